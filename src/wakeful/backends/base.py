@@ -1,0 +1,37 @@
+"""What a backend is: it opens one model file and runs it. Lives in replica processes alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from wakeful.runtime.messages import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How to open a model."""
+
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    threads: int = 1
+    """Threads of one run; 1 means no pool at all, so that the process can be forked."""
+    prepared: str = ""
+    """Directory of the prepared copy; empty to open the file as it was shipped."""
+
+
+class Backend(Protocol):
+    """One open model.
+
+    `run` takes every input that the caller gave (a subset of the signature's inputs; optional ones may be missing) as little-endian, row-major
+    arrays of the signature's type, and returns all outputs in the signature's order. It raises errors of `wakeful.errors`: InvalidInput where
+    the model refused its input, OutOfMemory where an allocation failed, ExecutionFailed otherwise.
+    """
+
+    signature: Signature
+    device: str
+    forkable: bool
+    prepared: bool
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]: ...

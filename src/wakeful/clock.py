@@ -1,0 +1,12 @@
+"""The one source of time: a monotonic clock that tests can replace."""
+
+import time
+from collections.abc import Callable
+
+type_of_clock = Callable[[], float]
+
+monotonic: type_of_clock = time.monotonic
+"""Seconds since an arbitrary start; a step of the wall clock does not move it."""
+
+wall: type_of_clock = time.time
+"""Seconds since 1970, only for what people read."""

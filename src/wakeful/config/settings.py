@@ -1,0 +1,131 @@
+"""The settings as the program uses them: frozen and grouped by their consumer. Times are seconds, sizes are bytes.
+
+What people write (names, units, defaults, bounds) is in `schema.py`, which makes these objects; nothing else makes or changes them.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """How requests of unequal length may merge: `axis` of every input that has it is filled up with `value`; `mask` names the input that tells
+    real elements (1) from filled ones (0), if the model has one."""
+
+    axis: int
+    value: float = 0
+    mask: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchingSettings:
+    policy: Literal["adaptive", "timer"] = "adaptive"
+    merge: Literal["auto", "on", "off"] = "auto"
+    max_rows: int = 16
+    """max_batch_size: rows of axis 0 in one run."""
+    max_delay: float = 0.010
+    """Seconds that the oldest row may wait for company."""
+    target_p99: float | None = None
+    """Seconds; None: no target."""
+    pad: Padding | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSettings:
+    routing: Literal["least-queue", "round-robin", "random"] = "least-queue"
+    queue_threshold: int = 8
+    """autoscale_queue_threshold."""
+    max_replicas: int = 0
+    """0: no ceiling."""
+    min_replicas: int = 0
+    fixed: int | None = None
+    """`replicas = n`: exactly n while awake; None: by load."""
+
+
+@dataclass(frozen=True, slots=True)
+class LifeSettings:
+    idle_timeout: float = 300.0
+    """Seconds; 0: never asleep by time."""
+    min_residency: float = 10.0
+    pinned: bool = False
+    load_timeout: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionSettings:
+    queue_limit: int = 2048
+    """Requests of one model that may wait."""
+    request_timeout: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSettings:
+    device: str = "auto"
+    threads: int = 0
+    """Threads of one run; 0: decided per model."""
+    prepare: Literal["auto", "off"] = "auto"
+    memory_limit: int | None = None
+    """Most bytes that all replicas of this model may hold together; None: no limit of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """One model. `path` is absolute and exists when the configuration is loaded."""
+
+    id: str
+    path: Path
+    description: str | None = None
+    backend: str = "onnx"
+    batching: BatchingSettings = field(default_factory=BatchingSettings)
+    replicas: ReplicaSettings = field(default_factory=ReplicaSettings)
+    life: LifeSettings = field(default_factory=LifeSettings)
+    admission: AdmissionSettings = field(default_factory=AdmissionSettings)
+    runtime: BackendSettings = field(default_factory=BackendSettings)
+    scanned: bool = False
+    """True when the model was found by looking into the models directory, so that a refresh may take it away."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    limit: int | float | None = None
+    """Bytes, or a fraction (0 to 1) of what the machine or container has; None: 85 % of it."""
+    max_loaded_models: int | None = None
+    """Replicas of all models together that may be loaded; None: no ceiling."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    host: str = "127.0.0.1"
+    port: int = 8080
+    """0: the system picks a free one."""
+    grpc_port: int | None = 50051
+    max_body: int = 64 * 1024 * 1024
+    lame_duck: float = 0.0
+    """Seconds of serving on after readiness is withdrawn."""
+    grace: float = 4.0
+    """Seconds for accepted requests to finish once the listeners are closed."""
+    keep_alive: float = 75.0
+    log_format: Literal["text", "json"] = "text"
+    log_requests: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSettings:
+    """The cache of prepared models, learnt footprints and verdicts."""
+
+    directory: Path
+    limit: int = 10 * 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything, once."""
+
+    server: ServerSettings
+    memory: MemorySettings
+    cache: CacheSettings
+    models: tuple[ModelSettings, ...]
+    models_dir: Path | None
+    files: tuple[Path, ...] = ()
+    """Files that were read, for the start-up line."""

@@ -1,0 +1,197 @@
+"""Every message between the daemon, a nursery and a replica, each a MessagePack array on a SEQPACKET socket.
+
+Descriptors travel beside the message (SCM_RIGHTS) in the order that the message's docstring gives. A message is far below the 200 KB that the
+kernel takes in one packet: tensors travel in the arena, and texts are cut to TEXT_LIMIT.
+"""
+
+import msgspec
+
+TEXT_LIMIT = 2000
+"""Longest error text that crosses a channel; an ONNX Runtime message can hold a whole graph's names."""
+
+PACKET = 128 * 1024
+"""Receive buffer: larger than any message here."""
+
+
+class TensorSpec(msgspec.Struct, frozen=True, array_like=True):
+    """One input or output that a model declares. A dimension is a size, a symbol's name, or None (free and unnamed)."""
+
+    name: str
+    datatype: str
+    shape: tuple[int | str | None, ...]
+    optional: bool = False
+
+
+class Signature(msgspec.Struct, frozen=True, array_like=True):
+    """What a model takes and gives, in the model's order."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    platform: str = "onnxruntime_onnx"
+
+
+class Verdict(msgspec.Struct, frozen=True, array_like=True):
+    """May requests be merged along axis 0, and why (not)? `tested` is False while only the declaration was looked at."""
+
+    mergeable: bool
+    reason: str
+    tested: bool
+
+
+class Placement(msgspec.Struct, frozen=True, array_like=True):
+    """Where one tensor lies in a slot of the arena."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    offset: int
+    nbytes: int
+
+
+# ── daemon to nursery ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Fork(msgspec.Struct, frozen=True, array_like=True, tag="fork"):
+    """Fork a replica. Descriptors: its channel, then one memfd a slot."""
+
+    replica: int
+    """Number of the replica, unique in this daemon's life."""
+    nice: int = 0
+
+
+# ── nursery to daemon ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Awake(msgspec.Struct, frozen=True, array_like=True, tag="awake"):
+    """The nursery has imported its library and waits for work."""
+
+    pid: int
+    library: str
+    """Name and version, as "onnxruntime 1.32.0"."""
+    providers: tuple[str, ...]
+
+
+class Exited(msgspec.Struct, frozen=True, array_like=True, tag="exited"):
+    """A replica's process has ended. `status` is waitpid's; `oom` tells that the kernel's OOM killer has struck in our cgroup since."""
+
+    pid: int
+    status: int
+    oom: bool
+
+
+class ForkFailed(msgspec.Struct, frozen=True, array_like=True, tag="fork_failed"):
+    replica: int
+    reason: str
+
+
+# ── daemon to replica ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Load(msgspec.Struct, frozen=True, array_like=True, tag="load"):
+    """Open the model. Answered by Ready or Refused."""
+
+    backend: str
+    path: str
+    device: str
+    threads: int
+    prepared: str = ""
+    """Directory of the prepared copy, or empty."""
+
+
+class Probe(msgspec.Struct, frozen=True, array_like=True, tag="probe"):
+    """Find out by running whether rows influence each other. Answered by Probed."""
+
+
+class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="prepare"):
+    """Write the prepared copy into an empty directory. Answered by Prepared or Refused."""
+
+    backend: str
+    path: str
+    directory: str
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True, tag="run"):
+    """Run the model on what lies in a slot. Answered by Done or Failed."""
+
+    run: int
+    slot: int
+    end: int
+    """First byte of the slot that is free for outputs; the replica may grow the slot's memfd."""
+    inputs: tuple[Placement, ...]
+
+
+class Split(msgspec.Struct, frozen=True, array_like=True, tag="split"):
+    """Fork yourself. Descriptors: the copy's channel, then one memfd a slot. Answered by Refused when it is not safe, else the copy says Ready."""
+
+    replica: int
+
+
+class Stop(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
+    """End once everything before this message is answered."""
+
+
+# ── replica to daemon ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
+    """First message of a replica, sent before it loads anything."""
+
+    pid: int
+
+
+class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
+    """The model can run. `forkable` tells that this process may be split now."""
+
+    signature: Signature
+    verdict: Verdict
+    seconds: float
+    private_bytes: int
+    shared_bytes: int
+    forkable: bool
+    prepared: bool
+    device: str
+
+
+class Probed(msgspec.Struct, frozen=True, array_like=True, tag="probed"):
+    verdict: Verdict
+
+
+class Prepared(msgspec.Struct, frozen=True, array_like=True, tag="prepared"):
+    seconds: float
+    nbytes: int
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
+    """A load, a preparation or a split did not work. `kind` is a code of wakeful.errors."""
+
+    kind: str
+    reason: str
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
+    run: int
+    seconds: float
+    outputs: tuple[Placement, ...]
+
+
+class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
+    """The run failed. `kind` is a code of wakeful.errors; invalid_input where the model refused its input."""
+
+    run: int
+    kind: str
+    reason: str
+
+
+class Footprint(msgspec.Struct, frozen=True, array_like=True, tag="footprint"):
+    """Measured memory of the replica, sent when a run has made it grow."""
+
+    private_bytes: int
+    shared_bytes: int
+
+
+ToNursery = Fork
+FromNursery = Awake | Exited | ForkFailed
+ToReplica = Load | Probe | Prepare | Run | Split | Stop
+FromReplica = Hello | Ready | Probed | Prepared | Refused | Done | Failed | Footprint
+
+encode = msgspec.msgpack.Encoder().encode
