@@ -1,0 +1,46 @@
+# make serve   a daemon with demo models on 127.0.0.1:$(PORT)
+# make test    everything that CI checks
+# Both set up .venv by themselves; PYTHON chooses the interpreter (3.11 or later).
+
+PYTHON ?= python3
+PORT ?= 8080
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.PHONY: serve test lint docs clean
+.DELETE_ON_ERROR:
+
+serve: $(VENV)/.installed
+	$(BIN)/wakeful serve --demo --host 127.0.0.1 --port $(PORT)
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	PYTHONPATH=src $(BIN)/lint-imports --no-logo
+
+docs: $(VENV)/.installed
+	$(BIN)/python -m wakeful.config.reference > docs/configuration.md.new
+	mv docs/configuration.md.new docs/configuration.md
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The build backend is installed first, pinned like all else, instead of fetched unpinned into a throw-away environment.
+$(VENV)/.backend: constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Wakeful needs Python 3.11 or later; set PYTHON. This is " + sys.version)'
+	$(PYTHON) -m venv --clear $(VENV)
+	$(PIP) install -c constraints.txt hatchling editables
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.backend pyproject.toml
+	$(PIP) install -c constraints.txt --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.backend pyproject.toml
+	$(PIP) install -c constraints.txt --no-build-isolation -e '.[test]'
+	@touch $@ $(VENV)/.installed
