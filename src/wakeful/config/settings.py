@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from wakeful.config.problems import Problem
+
 
 @dataclass(frozen=True, slots=True)
 class Padding:
@@ -129,3 +131,7 @@ class Settings:
     models_dir: Path | None
     files: tuple[Path, ...] = ()
     """Files that were read, for the start-up line."""
+    defaults: ModelSettings = ModelSettings(id="", path=Path())
+    """[defaults] in the form of a model without name: what a model gets that no [[models]] entry names."""
+    warnings: tuple[Problem, ...] = ()
+    """What is allowed and yet probably not meant."""

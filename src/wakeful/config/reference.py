@@ -1,0 +1,144 @@
+"""docs/configuration.md, made from the schema: `python -m wakeful.config.reference > docs/configuration.md`."""
+
+import sys
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from wakeful.config.schema import BudgetTable, ModelTable, OverrideTable, PadTable, ServerTable, Table, TuningTable
+
+EXAMPLE = """\
+[server]
+port = 8080
+grpc_port = false                # HTTP only
+
+[defaults]                       # for every model
+idle_timeout_secs = 300          # asleep after five quiet minutes
+max_batch_size = 16
+max_batch_delay_ms = 5
+memory_limit = "80%"             # of the machine or container, for all models together
+
+[[models]]
+id = "fraud"
+path = "fraud.onnx"
+pinned = true                    # always loaded
+
+[[models]]
+id = "search/embedder"           # a "/" groups names
+path = "embedder.onnx"
+max_batch_size = 64              # instead of the default
+max_replicas = 4                 # a burst may start up to four
+target_p99_ms = 50
+pad = { axis = 1, value = 0, mask = "attention_mask" }
+"""
+
+_INTRODUCTION = f"""\
+# Configuration
+
+<!-- Made from src/wakeful/config/schema.py by `python -m wakeful.config.reference`; a test holds it up to date. -->
+
+Nothing has to be configured: `wakeful serve --models-dir DIR` serves every `*.onnx` in `DIR` under the file's name. A `models.toml` (or
+`models.json`) there is used; `--config FILE` names another. JSON has the same tables and keys.
+
+```toml
+{EXAMPLE}```
+
+A model inherits every key of `[defaults]` that it does not set. What is said on the command line goes before the environment, then comes
+the file, then the default. Every mistake is shown at once, with its line, and nothing starts.
+
+Times end in `_secs` or `_ms` and may have fractions. Sizes are bytes, or text such as `"512MB"` (powers of 1000) and `"4GiB"` (powers
+of 1024).
+"""
+_BOTH = """\
+Keys for one model, and in `[defaults]` for all of them. A model that sets `replicas` drops the `min_replicas` and `max_replicas` of
+`[defaults]`, and the other way round."""
+_OPTIONS = """\
+Each key is also an option (`--max-body 64MiB`) and a variable (`WAKEFUL_MAX_BODY=64MiB`), and so are the two of the next table."""
+_BOUNDS = "Bounds of the whole daemon. The keys of \"`[defaults]` and `[[models]]`\" below work here too."
+_LATER = """\
+## `[[streams]]` and `[auth]`
+
+Not built yet. A file, or an option, that asks for streams or authentication is refused, so that nothing runs open that should be closed.
+`[auth]` with `enabled = false` is accepted.
+"""
+_NUMBERS = {int: "whole number", float: "number", bool: "`true` or `false`", str: "text"}
+
+
+def reference() -> str:
+    """The whole page."""
+    own = {key: field for key, field in ModelTable.model_fields.items() if key not in TuningTable.model_fields}
+    sections = [
+        _INTRODUCTION,
+        _section("`[server]`", _OPTIONS, dict(ServerTable.model_fields)),
+        _section("`[defaults]`", _BOUNDS, dict(BudgetTable.model_fields)),
+        _section("`[[models]]`", "`id` and `path` are needed.", own),
+        _section("`[defaults]` and `[[models]]`", _BOTH, dict(TuningTable.model_fields)),
+        _section("`pad`", "Only for models in which filled-up elements do not change the answer.", dict(PadTable.model_fields)),
+        _LATER,
+    ]
+    return "\n".join(sections)
+
+
+def _section(title: str, text: str, keys: dict[str, FieldInfo]) -> str:
+    rows = [f"| `{key}` | {_type(field)} | {_default(key, field)} | {field.description} |" for key, field in keys.items()]
+    return "\n".join([f"## {title}", "", text, "", "| key | type | default | meaning |", "|---|---|---|---|", *rows, ""])
+
+
+def _type(field: FieldInfo) -> str:
+    extra: Any = field.json_schema_extra
+    words = [extra["form"] or _annotation(field), _bounds(field), extra["unit"]]
+    return ", ".join(filter(None, words)).replace("|", "\\|")
+
+
+def _annotation(field: FieldInfo) -> str:
+    kind: Any = field.annotation
+    if get_origin(kind) is Literal:
+        *words, last = (f"`{word}`" for word in get_args(kind))
+        return f"{', '.join(words)} or {last}"
+    kinds = [part for part in get_args(kind) or (kind,) if part is not NoneType]
+    kind = getattr(kinds[0], "__origin__", kinds[0])
+    return _NUMBERS[kind]
+
+
+def _bounds(field: FieldInfo) -> str:
+    """Lower bounds; the upper ones only catch mistaken units, except of ports."""
+    for bound in field.metadata:
+        if getattr(bound, "gt", None) is not None:
+            return f"above {bound.gt:g}"
+        if getattr(bound, "ge", None):
+            return f"{bound.ge:g} or more"
+    return ""
+
+
+def _default(key: str, field: FieldInfo) -> str:
+    default = field.default
+    if field.is_required():
+        return "needed"
+    if default is None:
+        return "-"
+    if key == "threads":
+        return '`"auto"`'
+    extra: Any = field.json_schema_extra
+    if extra["form"] == "size":
+        return f'`"{_size(default)}"`'
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    return f'`"{default}"`' if isinstance(default, str) else f"`{default:g}`"
+
+
+def _size(size: int) -> str:
+    for unit, power in (("GiB", 3), ("MiB", 2), ("KiB", 1)):
+        if size % 1024**power == 0:
+            return f"{size // 1024**power}{unit}"
+    return str(size)
+
+
+def environment_variables() -> list[str]:
+    """Every variable that the daemon reads, in the order of the schema."""
+    table: type[Table] = OverrideTable
+    return [f"WAKEFUL_{key.upper()}" for key in table.model_fields]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

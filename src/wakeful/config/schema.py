@@ -1,0 +1,288 @@
+"""What people may write: every key with its meaning, unit, bounds and default, declared once.
+
+Parsing, error messages, command-line options and docs/configuration.md all read these declarations. The tables are made into the frozen
+settings of `settings.py`; `load.py` reads files and environment, and `rules.py` knows which values do not go together.
+"""
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from wakeful.config.settings import (
+    AdmissionSettings,
+    BackendSettings,
+    BatchingSettings,
+    LifeSettings,
+    MemorySettings,
+    ModelSettings,
+    Padding,
+    ReplicaSettings,
+    ServerSettings,
+)
+
+# Values ------------------------------------------------------------------------------------------------------------------------------
+
+_DECIMAL = {f"{prefix}b": 1000**power for power, prefix in enumerate(("", "k", "m", "g", "t"))}
+_BINARY = {f"{prefix}i{b}": 1024**power for power, prefix in enumerate("kmgt", start=1) for b in ("", "b")}
+_UNITS = {"": 1, **_DECIMAL, **_BINARY}
+_QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([A-Za-z]*|%)")
+_LARGEST = 2**60
+
+_ID = re.compile(r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*")
+_ROUTE_WORDS = frozenset({"infer", "ready", "versions", "load", "unload", "pin", "unpin", "stats", "config"})
+
+
+def parse_size(value: object) -> int:
+    """Bytes of 4096, "512MB" (powers of 1000) or "4GiB" (powers of 1024; "4Gi" is understood)."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        size = value
+    else:
+        match = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) else None
+        unit = _UNITS.get(match[2].lower()) if match else None
+        if match is None or unit is None:
+            raise ValueError('must be a size: bytes as a whole number, or text such as "512MB" or "4GiB"')
+        size = int(Decimal(match[1]) * unit)
+    if not 0 <= size <= _LARGEST:
+        raise ValueError("must be a size from 0 to 1 EiB")
+    return size
+
+
+def parse_limit(value: object) -> int | float:
+    """A size above 0 in bytes, or "80%" as the fraction 0.8."""
+    if isinstance(value, str) and (match := _QUANTITY.fullmatch(value.strip())) and match[2] == "%":
+        share = float(match[1]) / 100
+        if not 0 < share <= 1:
+            raise ValueError("must be above 0% and at most 100%")
+        return share
+    try:
+        size = parse_size(value)
+    except ValueError as error:
+        raise ValueError(f'{error}, or a share such as "80%"') from None
+    return _above_zero(size)
+
+
+def _above_zero(size: int) -> int:
+    if size == 0:
+        raise ValueError("must be above 0 bytes")
+    return size
+
+
+def _parse_threads(value: object) -> int:
+    count = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 9 else value
+    if value == "auto":
+        return 0
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 1024:
+        raise ValueError('must be a whole number from 1 to 1024, or "auto"')
+    return count
+
+
+def _off_is_none(value: object) -> object:
+    return None if value is False or value in ("false", "off") else value
+
+
+def check_id(value: str) -> str:
+    """A model's id goes into addresses, file names and metrics, so it is plain."""
+    if len(value) > 128:
+        raise ValueError("must have at most 128 characters")
+    if not _ID.fullmatch(value) or ".." in value or "." in value.split("/"):
+        raise ValueError('must be letters, digits, ".", "_" and "-", in segments parted by "/", without ".."')
+    if taken := _ROUTE_WORDS.intersection(value.split("/")[1:]):
+        raise ValueError(f'must not have the segment "{min(taken)}" after a "/": an address would have two meanings')
+    return value
+
+
+Size = Annotated[int, BeforeValidator(parse_size)]
+SizeAboveZero = Annotated[int, BeforeValidator(parse_size), AfterValidator(_above_zero)]
+Limit = Annotated[int | float, BeforeValidator(parse_limit)]
+Threads = Annotated[int, BeforeValidator(_parse_threads)]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+ModelId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(check_id)]
+OptionalPort = Annotated[Annotated[int, Field(ge=0, le=65535)] | None, BeforeValidator(_off_is_none)]
+
+_YEARS = 1e9
+"""Upper bound of seconds, so that sums stay exact; 31 years."""
+
+
+def setting(default: Any, meaning: str, *, unit: str = "", form: str = "", **rest: Any) -> Any:
+    """One key. `unit` and `form` (how the type is written where the annotation does not tell) are for the reference."""
+    return Field(default, description=meaning, json_schema_extra={"unit": unit, "form": form}, **rest)
+
+
+# Tables ------------------------------------------------------------------------------------------------------------------------------
+
+
+class Table(BaseModel):
+    """Base of all tables: no unknown key, no silent conversion, no change afterwards."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    def given(self) -> dict[str, Any]:
+        """The keys that were written, with their parsed values."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
+
+
+class PadTable(Table):
+    """pad = { axis = 1, value = 0, mask = "attention_mask" }"""
+
+    axis: int = setting(..., "the axis that is filled up; axis 0 is the batch", ge=1, le=32)
+    value: float = setting(0.0, "what it is filled with")
+    mask: Text | None = setting(None, "input that tells real elements (1) from filled ones (0)")
+
+
+class TuningTable(Table):
+    """Keys that work in [defaults] for all models and in [[models]] for one."""
+
+    max_batch_size: int = setting(16, "most rows in one run; reaching it sends the batch at once", unit="rows", ge=1, le=1_000_000)
+    max_batch_delay_ms: float = setting(
+        10.0, "longest time that the oldest request waits for company; `max_delay_ms` is understood too", unit="ms", ge=0, le=600_000,
+        validation_alias=AliasChoices("max_batch_delay_ms", "max_delay_ms"),
+    )
+    batch_policy: Literal["adaptive", "timer"] = setting("adaptive", "`adaptive` leaves earlier where waiting does not pay; `timer` never does")
+    batching: Literal["auto", "on", "off"] = setting("auto", "`auto` merges requests where the model is proven to allow it")
+    target_p99_ms: float | None = setting(None, "latency that 99 % of requests should stay under", unit="ms", gt=0, le=3_600_000)
+    pad: PadTable | None = setting(None, "lets requests of unequal length merge by filling them up", form="`{axis, value, mask}`")
+
+    routing_strategy: Literal["least-queue", "round-robin", "random", "least_queue", "round_robin"] = setting(
+        "least-queue", "which replica gets a request", form="`least-queue`, `round-robin` or `random`",
+    )
+    autoscale_queue_threshold: int = setting(8, "a queue longer than this on every replica starts one more", unit="requests", ge=1, le=1_000_000)
+    max_replicas: int = setting(0, "ceiling of replicas; 0: none", ge=0, le=1024)
+    min_replicas: int = setting(0, "replicas that are kept whatever happens", ge=0, le=1024)
+    replicas: int | None = setting(None, "exactly this many while awake, instead of by load", ge=1, le=1024)
+
+    idle_timeout_secs: float = setting(300.0, "sleep after so long without a request; 0: never by time", unit="s", ge=0, le=_YEARS)
+    min_residency_secs: float = setting(10.0, "no eviction before a model has been loaded so long", unit="s", ge=0, le=_YEARS)
+    pinned: bool = setting(False, "loaded at start and never put to sleep")
+    load_timeout_secs: float = setting(120.0, "a load that takes longer has failed", unit="s", gt=0, le=86_400)
+
+    queue_limit: int = setting(2048, "requests that may wait; more are refused at once", unit="requests", ge=1, le=10_000_000)
+    request_timeout_ms: float = setting(30_000.0, "a request is given up after so long", unit="ms", gt=0, le=86_400_000)
+
+    device: str = setting(
+        "auto", "where the model runs", form="`auto`, `cpu`, `cuda` or `cuda:N`", pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$",
+    )
+    threads: Threads = setting(0, "threads of one run", form='whole number or `"auto"`')
+    prepare: Literal["auto", "off"] = setting("auto", "keep an optimised copy that loads faster")
+
+    def batching_settings(self) -> BatchingSettings:
+        pad = None if self.pad is None else Padding(self.pad.axis, self.pad.value, self.pad.mask)
+        target = None if self.target_p99_ms is None else self.target_p99_ms / 1000
+        return BatchingSettings(self.batch_policy, self.batching, self.max_batch_size, self.max_batch_delay_ms / 1000, target, pad)
+
+    def replica_settings(self) -> ReplicaSettings:
+        routing: Any = self.routing_strategy.replace("_", "-")
+        return ReplicaSettings(routing, self.autoscale_queue_threshold, self.max_replicas, self.min_replicas, self.replicas)
+
+    def life_settings(self) -> LifeSettings:
+        return LifeSettings(self.idle_timeout_secs, self.min_residency_secs, self.pinned, self.load_timeout_secs)
+
+    def admission_settings(self) -> AdmissionSettings:
+        return AdmissionSettings(self.queue_limit, self.request_timeout_ms / 1000)
+
+
+class BudgetTable(Table):
+    """Keys of [defaults] that bound the whole daemon."""
+
+    memory_limit: Limit | None = setting(
+        None, "memory that all models together may use; absent: 85 % of what the machine or container has", form='size or share (`"80%"`)',
+    )
+    max_loaded_models: int | None = setting(None, "replicas of all models together that may be loaded; absent: no ceiling", ge=1, le=1_000_000)
+
+
+class DefaultsTable(TuningTable, BudgetTable):
+    """[defaults]"""
+
+    def memory_settings(self) -> MemorySettings:
+        return MemorySettings(self.memory_limit, self.max_loaded_models)
+
+
+class ModelTable(TuningTable):
+    """[[models]]"""
+
+    id: ModelId = setting(..., "name in addresses and metrics: letters, digits, `.` `_` `-`, in segments parted by `/`")
+    path: Text = setting(..., "the file, relative to the models directory if there is one, else to this file")
+    description: str | None = setting(None, "shown to people")
+    memory_limit: SizeAboveZero | None = setting(None, "memory that all replicas of this model together may use", form="size")
+
+    def settings(self, path: Path, *, scanned: bool = False) -> ModelSettings:
+        return ModelSettings(
+            id=self.id,
+            path=path,
+            description=self.description,
+            batching=self.batching_settings(),
+            replicas=self.replica_settings(),
+            life=self.life_settings(),
+            admission=self.admission_settings(),
+            runtime=BackendSettings(self.device, self.threads, self.prepare, self.memory_limit),
+            scanned=scanned,
+        )
+
+
+class ServerTable(Table):
+    """[server]"""
+
+    host: Text = setting("127.0.0.1", "address to listen on; `0.0.0.0` for every network")
+    port: int = setting(8080, "HTTP port; 0: any free one", ge=0, le=65535)
+    grpc_port: OptionalPort = setting(50051, "gRPC port; `false`: no gRPC", form="whole number or `false`")
+    max_body: SizeAboveZero = setting(64 * 1024**2, "largest request", form="size")
+    lame_duck_secs: float = setting(0.0, "goes on serving so long after it stopped being ready, before it stops", unit="s", ge=0, le=3600)
+    shutdown_grace_secs: float = setting(4.0, "accepted requests may take so long to finish when it stops", unit="s", ge=0, le=3600)
+    keep_alive_secs: float = setting(75.0, "an idle connection is closed after so long", unit="s", gt=0, le=86_400)
+    log_format: Literal["text", "json"] = setting("text", "form of log lines")
+    log_requests: bool = setting(False, "a log line per request")
+    cache_dir: Text | None = setting(None, "directory of prepared models; absent: `wakeful` in the user's cache directory")
+    cache_limit: Size = setting(10 * 1024**3, "largest cache", form="size")
+    models_dir: Text | None = setting(None, "directory in which every `*.onnx` is a model named after its file")
+
+    def settings(self) -> ServerSettings:
+        return ServerSettings(
+            self.host, self.port, self.grpc_port, self.max_body, self.lame_duck_secs, self.shutdown_grace_secs, self.keep_alive_secs,
+            self.log_format, self.log_requests,
+        )
+
+
+class OverrideTable(ServerTable, BudgetTable):
+    """What the environment and the command line may say: [server], and the daemon's bounds of [defaults]."""
+
+
+class AuthTable(Table):
+    """[auth]: known, so that a file may hold it switched off; anything else is refused until it is built."""
+
+    enabled: bool = setting(True, "whether callers must show a key")
+    protect_metrics: bool = setting(False, "whether /metrics needs one too")
+    api_keys: list[dict[str, Any]] = setting([], "keys by role")
+    jwt: dict[str, Any] | None = setting(None, "signed tokens")
+
+
+TABLES: dict[str, type[Table]] = {"[server]": ServerTable, "[defaults]": DefaultsTable, "[[models]]": ModelTable, "[auth]": AuthTable}
+"""Title in messages to declaration; [[streams]] is refused as a whole."""
+SECTIONS = ("server", "defaults", "models", "streams", "auth")
+ALIASES = {"max_delay_ms": "max_batch_delay_ms"}
+
+
+def keys_of(table: type[Table]) -> dict[str, str]:
+    """Every accepted spelling to the key it means."""
+    names = {name: name for name in table.model_fields}
+    return names | {alias: name for alias, name in ALIASES.items() if name in names}
+
+
+def choices(table: type[Table], key: str) -> tuple[str, ...]:
+    """The values of a key that takes one of a few words."""
+    field = table.model_fields.get(key)
+    return tuple(value for value in get_args(field.annotation) if isinstance(value, str)) if field else ()
+
+
+_FIXED, _BY_LOAD = {"replicas"}, {"min_replicas", "max_replicas"}
+
+
+def merged(defaults: DefaultsTable, model: Mapping[str, Any]) -> ModelTable:
+    """A model's own keys over the defaults. A model that fixes its count drops the defaults' bounds of it, and the other way round."""
+    inherited = {key: value for key, value in defaults.given().items() if key in TuningTable.model_fields}
+    own = set(model)
+    dropped = (_BY_LOAD if own & _FIXED else set()) | (_FIXED if own & _BY_LOAD else set())
+    kept = {key: value for key, value in inherited.items() if key not in dropped}
+    return ModelTable.model_construct(None, **{"id": "", "path": "", **kept, **model})
