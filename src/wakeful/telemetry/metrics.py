@@ -1,0 +1,261 @@
+"""Every metric's name, labels and help text, and the counters behind them.
+
+Counting happens on the way of each request, so counters are plain integers on objects that belong to their model and outlive its replicas; they
+never fall. Like all state they have one writer, the event loop.
+
+A scrape runs in that loop too, so the page is written here, by string formatting: prometheus_client's families and `generate_latest` took 110 ms
+for 100 models that had traffic, a stall that every request would see; this takes a tenth. Its parser reads the page in the tests.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Literal, NamedTuple
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+UnloadReason = Literal["idle", "lru", "capacity", "oom", "manual", "failed", "shutdown", "config"]
+Direction = Literal["up", "down"]
+
+REPLICA_STATES = ("starting", "ready", "draining")
+"""States that `wakeful_replicas` always shows, with 0 where no replica is in them; a model may report others."""
+
+SUCCESS = "ok"
+"""The outcome of an answered request; every other outcome is a code of `wakeful.errors`."""
+
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+class Definition(NamedTuple):
+    """What the documentation says of a metric, and what a scrape shows."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    help: str
+
+
+DEFINITIONS = {
+    row.name: row
+    for row in (
+        Definition("wakeful_requests_total", "counter", ("model", "protocol", "outcome"),
+                   "Inference requests that were settled: ok or an error code. An empty model: the request named none that is configured."),
+        Definition("wakeful_queue_seconds", "histogram", ("model",), "From a request's arrival to the start of its run."),
+        Definition("wakeful_run_seconds", "histogram", ("model",), "A run of the model, as its replica measured it; requests share a run."),
+        Definition("wakeful_request_seconds", "histogram", ("model",), "From a request's arrival to its answer or refusal."),
+        Definition("wakeful_load_seconds", "histogram", ("model",), "From the decision for a further replica until it is ready."),
+        Definition("wakeful_batch_rows", "histogram", ("model",), "Rows in a run."),
+        Definition("wakeful_replicas", "gauge", ("model", "state"), "Replicas by state."),
+        Definition("wakeful_queue_requests", "gauge", ("model",), "Requests that wait for a run."),
+        Definition("wakeful_resident_bytes", "gauge", ("model",), "Memory of all replicas, shared weights counted once."),
+        Definition("wakeful_memory_budget_bytes", "gauge", (), "Memory that all models together may hold."),
+        Definition("wakeful_unloads_total", "counter", ("model", "reason"),
+                   "Replicas that were ended, by reason: idle, lru (memory was needed), capacity (max_loaded_models), oom, manual, failed, "
+                   "shutdown, config."),
+        Definition("wakeful_scaling_steps_total", "counter", ("model", "direction"), "Replicas started or ended because of load: up, down."),
+        Definition("wakeful_thrashing_total", "counter", (), "Models that were needed again right after they had been evicted."),
+        Definition("wakeful_restarts_total", "counter", ("model", "cause"), "Replicas that were replaced after they died, by cause."),
+        Definition("wakeful_load_retries_total", "counter", ("model",), "Loads tried again after memory had run out."),
+        Definition("wakeful_oldest_load_seconds", "gauge", (), "Age of the oldest load that is not finished; 0 when there is none."),
+        Definition("wakeful_log_lines_dropped_total", "counter", (), "Log lines lost because nobody read them."),
+        Definition("snoozeml_requests_total", "counter", ("status",), "Inference requests of all models: success, error, and all (their sum)."),
+        Definition("snoozeml_inference_latency_seconds_total", "counter", (), "Sum of the times from arrival to answer or refusal."),
+        Definition("snoozeml_batches_dispatched_total", "counter", (), "Runs of all models."),
+        Definition("snoozeml_model_deallocations_total", "counter", ("reason",),
+                   "Replicas that were ended: oom, idle, or capacity (room was needed for another)."),
+        Definition("snoozeml_model_load_retries_total", "counter", (), "Loads tried again after memory had run out."),
+        Definition("snoozeml_deallocation_thrashing_total", "counter", (), "Models that were needed again right after they had been evicted."),
+        Definition("snoozeml_stream_messages_consumed_total", "counter", (), "Always 0: there are no streams."),
+        Definition("snoozeml_stream_messages_published_total", "counter", (), "Always 0: there are no streams."),
+        Definition("snoozeml_stream_errors_total", "counter", (), "Always 0: there are no streams."),
+    )
+}
+
+
+class Histogram:
+    """Counts by fixed bounds, and the sum. A value on a bound belongs to the bucket that the bound closes, as Prometheus wants it."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+
+class Gauges(NamedTuple):
+    """What a model tells of itself when it is asked."""
+
+    replicas: Mapping[str, int]
+    """By state."""
+    queue_requests: int
+    resident_bytes: int
+
+
+class ModelStats:
+    """All counters of one model. They live as long as the daemon, whatever becomes of the model's replicas or of its registration."""
+
+    __slots__ = (
+        "model", "requests", "queue_seconds", "run_seconds", "request_seconds", "load_seconds", "batch_rows", "unloads", "scaling_steps",
+        "restarts", "load_retries", "read_gauges",
+    )
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.requests: defaultdict[tuple[str, str], int] = defaultdict(int)
+        """By (protocol, outcome)."""
+        self.queue_seconds = Histogram(SECONDS)
+        self.run_seconds = Histogram(SECONDS)
+        self.request_seconds = Histogram(SECONDS)
+        self.load_seconds = Histogram(SECONDS)
+        self.batch_rows = Histogram(ROWS)
+        self.unloads: defaultdict[UnloadReason, int] = defaultdict(int)
+        self.scaling_steps: defaultdict[Direction, int] = defaultdict(int)
+        self.restarts: defaultdict[str, int] = defaultdict(int)
+        """By cause."""
+        self.load_retries = 0
+        self.read_gauges: Callable[[], Gauges] | None = None
+        """Set by the registered model; None while no model of this name is registered."""
+
+    def settled(self, protocol: str, outcome: str, seconds: float) -> None:
+        """Count one request. `outcome` is SUCCESS or an error's code, `seconds` the time since it arrived."""
+        self.requests[protocol, outcome] += 1
+        self.request_seconds.observe(seconds)
+
+    def ran(self, rows: int, seconds: float) -> None:
+        """Count one run, whatever came of it."""
+        self.batch_rows.observe(rows)
+        self.run_seconds.observe(seconds)
+
+
+class Metrics:
+    """The counters of the whole daemon, and the page that shows them."""
+
+    def __init__(self) -> None:
+        self.unnamed = ModelStats("")
+        """For requests that name no configured model: their names come from callers and must not become labels."""
+        self.thrashing = 0
+        self.read_budget: Callable[[], float] = _nothing
+        self.read_oldest_load: Callable[[], float] = _nothing
+        self.read_dropped_lines: Callable[[], float] = _nothing
+        self._models: dict[str, ModelStats] = {}
+        self._process = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=self._process)
+
+    def model(self, name: str) -> ModelStats:
+        """The counters of a configured model; a name that comes back after its removal finds its old ones."""
+        stats = self._models.get(name)
+        if stats is None:
+            stats = self._models[name] = ModelStats(name)
+        return stats
+
+    def render(self) -> bytes:
+        """The page, in Prometheus's text format (CONTENT_TYPE)."""
+        return "".join(self._lines()).encode() + generate_latest(self._process)
+
+    def _lines(self) -> Iterator[str]:
+        models = list(self._models.values())
+        yield from _counters(models, self.unnamed)
+        yield from _histograms(models)
+        yield from _gauges(models)
+        yield from _single("wakeful_memory_budget_bytes", self.read_budget())
+        yield from _single("wakeful_thrashing_total", self.thrashing)
+        yield from _single("wakeful_oldest_load_seconds", self.read_oldest_load())
+        yield from _single("wakeful_log_lines_dropped_total", self.read_dropped_lines())
+        yield from _snooze([*models, self.unnamed], self.thrashing)
+
+
+def _nothing() -> float:
+    return 0.0
+
+
+# ── from counters to text ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Samples = Iterable[tuple[tuple[str, ...], float]]
+"""Label values, in the order of the definition, and a number."""
+
+
+def _escape(label: str) -> str:
+    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _head(name: str) -> str:
+    definition = DEFINITIONS[name]
+    return f"# HELP {name} {definition.help}\n# TYPE {name} {definition.kind}\n"
+
+
+def _family(name: str, samples: Samples) -> Iterator[str]:
+    yield _head(name)
+    labels = DEFINITIONS[name].labels
+    for values, number in samples:
+        pairs = ",".join([f'{label}="{_escape(value)}"' for label, value in zip(labels, values, strict=True)])
+        yield f"{name}{{{pairs}}} {number}\n"
+
+
+def _single(name: str, number: float) -> Iterator[str]:
+    yield f"{_head(name)}{name} {number}\n"
+
+
+def _histogram(name: str, bounds: Sequence[float], histograms: Iterable[tuple[str, Histogram]]) -> Iterator[str]:
+    yield _head(name)
+    edges = [*(f'le="{float(bound)}"}} ' for bound in bounds), 'le="+Inf"} ']
+    for model, histogram in histograms:
+        label = f'model="{_escape(model)}"'
+        counts = list(accumulate(histogram.counts))
+        if counts[-1]:  # hundreds of models that never woke would make every scrape long
+            yield "".join([f"{name}_bucket{{{label},{edge}{count}\n" for edge, count in zip(edges, counts, strict=True)])
+            yield f"{name}_sum{{{label}}} {histogram.sum}\n{name}_count{{{label}}} {counts[-1]}\n"
+
+
+def _counters(models: Sequence[ModelStats], unnamed: ModelStats) -> Iterator[str]:
+    yield from _family("wakeful_requests_total", [((m.model, *key), n) for m in (*models, unnamed) for key, n in m.requests.items()])
+    yield from _family("wakeful_unloads_total", [((m.model, reason), n) for m in models for reason, n in m.unloads.items()])
+    yield from _family("wakeful_scaling_steps_total", [((m.model, way), n) for m in models for way, n in m.scaling_steps.items()])
+    yield from _family("wakeful_restarts_total", [((m.model, cause), n) for m in models for cause, n in m.restarts.items()])
+    yield from _family("wakeful_load_retries_total", [((m.model,), m.load_retries) for m in models])
+
+
+def _histograms(models: Sequence[ModelStats]) -> Iterator[str]:
+    yield from _histogram("wakeful_queue_seconds", SECONDS, ((m.model, m.queue_seconds) for m in models))
+    yield from _histogram("wakeful_run_seconds", SECONDS, ((m.model, m.run_seconds) for m in models))
+    yield from _histogram("wakeful_request_seconds", SECONDS, ((m.model, m.request_seconds) for m in models))
+    yield from _histogram("wakeful_load_seconds", SECONDS, ((m.model, m.load_seconds) for m in models))
+    yield from _histogram("wakeful_batch_rows", ROWS, ((m.model, m.batch_rows) for m in models))
+
+
+def _gauges(models: Sequence[ModelStats]) -> Iterator[str]:
+    live = [(stats.model, stats.read_gauges()) for stats in models if stats.read_gauges is not None]
+    none = dict.fromkeys(REPLICA_STATES, 0)
+    yield from _family("wakeful_replicas", [((name, state), n) for name, g in live for state, n in (none | dict(g.replicas)).items()])
+    yield from _family("wakeful_queue_requests", [((name,), gauges.queue_requests) for name, gauges in live])
+    yield from _family("wakeful_resident_bytes", [((name,), gauges.resident_bytes) for name, gauges in live])
+
+
+def _snooze(models: Sequence[ModelStats], thrashing: int) -> Iterator[str]:
+    """The totals that SnoozeML's SDK reads. It takes the last line of a name, whatever the labels, so there is nothing per model here."""
+    everything = sum(n for m in models for n in m.requests.values())
+    success = sum(n for m in models for (_, outcome), n in m.requests.items() if outcome == SUCCESS)
+    statuses = {"all": everything, "success": success, "error": everything - success}
+    yield from _family("snoozeml_requests_total", [((status,), n) for status, n in statuses.items()])
+    yield from _single("snoozeml_inference_latency_seconds_total", sum(m.request_seconds.sum for m in models))
+    yield from _single("snoozeml_batches_dispatched_total", sum(m.batch_rows.count for m in models))
+    reasons: dict[str, tuple[UnloadReason, ...]] = {"oom": ("oom",), "idle": ("idle",), "capacity": ("capacity", "lru")}
+    unloads = [((label,), sum(m.unloads.get(r, 0) for m in models for r in merged)) for label, merged in reasons.items()]
+    yield from _family("snoozeml_model_deallocations_total", unloads)
+    yield from _single("snoozeml_model_load_retries_total", sum(m.load_retries for m in models))
+    yield from _single("snoozeml_deallocation_thrashing_total", thrashing)
+    yield from _single("snoozeml_stream_messages_consumed_total", 0)
+    yield from _single("snoozeml_stream_messages_published_total", 0)
+    yield from _single("snoozeml_stream_errors_total", 0)
