@@ -20,7 +20,7 @@ test: lint
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	PYTHONPATH=src $(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo
 
 docs: $(VENV)/.installed
 	$(BIN)/python -m wakeful.config.reference > docs/configuration.md.new
