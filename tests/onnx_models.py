@@ -208,7 +208,10 @@ def heavy(path: Path, mb: int, *, external: bool = False) -> Path:
 
 
 def slow(path: Path, iterations: int = 1000) -> Path:
-    """x FP32 [N,4] -> y the same, after `iterations` multiplications of [N,256] by [256,256]: about 10 microseconds each, and 1 for every further row."""
+    """x FP32 [N,4] -> y the same, after `iterations` multiplications of [N,256] by [256,256].
+
+    Each takes about 10 microseconds, and 1 more for every further row.
+    """
     spread = np.ones((4, 256), np.float32)
     weights = np.random.default_rng(4).standard_normal((256, 256)).astype(np.float32) / np.float32(16)
     graph = f"""slow (float[N,4] x) => (float[N,4] y)

@@ -1,0 +1,248 @@
+"""ONNX Runtime as a backend.
+
+Imported in the nursery before anything is forked: importing this module makes no session and starts no thread.
+"""
+
+import ctypes
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.random import default_rng
+
+from wakeful.backends import trial
+from wakeful.backends.base import LoadOptions
+from wakeful.backends.onnx_errors import load_error, run_error
+from wakeful.errors import InvalidInput, Unavailable
+from wakeful.runtime.messages import Signature, TensorSpec
+from wakeful.tensors import element_count
+
+LIBRARY = f"onnxruntime {ort.__version__}"
+
+MODEL, WEIGHTS = "model.onnx", "weights.bin"
+"""Files of a prepared copy. The second is absent when the model has no weight worth a mapping."""
+
+_DATATYPES = {
+    "tensor(bool)": "BOOL",
+    "tensor(uint8)": "UINT8",
+    "tensor(uint16)": "UINT16",
+    "tensor(uint32)": "UINT32",
+    "tensor(uint64)": "UINT64",
+    "tensor(int8)": "INT8",
+    "tensor(int16)": "INT16",
+    "tensor(int32)": "INT32",
+    "tensor(int64)": "INT64",
+    "tensor(float16)": "FP16",
+    "tensor(bfloat16)": "BF16",
+    "tensor(float)": "FP32",
+    "tensor(double)": "FP64",
+    "tensor(string)": "BYTES",
+}
+_ONNX_BFLOAT16 = 16
+"""TensorProto.BFLOAT16."""
+
+_FATAL = 4
+"""Log severity. ONNX Runtime logs every error that it also raises, so that each bad request would leave a line (with paths) on stderr."""
+
+
+class OnnxBackend:
+    """One session. See `backends.base.Backend`."""
+
+    def __init__(self, session: ort.InferenceSession, *, device: str, forkable: bool, prepared: bool) -> None:
+        self.signature = _signature(session)
+        self.device = device
+        self.forkable = forkable
+        self.prepared = prepared
+        self._session = session
+        self._bf16_inputs = frozenset(spec.name for spec in self.signature.inputs if spec.datatype == "BF16")
+        self._run = self._runner()
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        try:
+            return self._run(inputs)
+        except Exception as error:  # whatever a model does wrong is an answer to its caller
+            raise run_error(error) from error
+
+    def _runner(self) -> Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]:
+        if any(spec.datatype == "BF16" for spec in self.signature.outputs):
+            if any(spec.datatype == "BYTES" for spec in self.signature.inputs):
+                raise Unavailable("ONNX Runtime cannot return BF16 from a model that takes BYTES: cast the output to FP32 in the model")
+            return self._run_values
+        return self._run_arrays
+
+    def _run_arrays(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        feed: dict[str, Any] = dict(inputs)
+        for name in self._bf16_inputs & feed.keys():
+            feed[name] = _bf16_value(feed[name])
+        outputs: list[np.ndarray] = self._session.run(None, feed)
+        return outputs
+
+    def _run_values(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """As above with ONNX Runtime's own values, the only form in which it gives BF16 away."""
+        if missing := [spec.name for spec in trial.required(self.signature) if spec.name not in inputs]:
+            raise InvalidInput(f"inputs missing: {', '.join(missing)}")  # the library would go on with nothing in their place
+        feed = {
+            name: _bf16_value(array) if name in self._bf16_inputs else ort.OrtValue.ortvalue_from_numpy(array) for name, array in inputs.items()
+        }
+        return [_array(value) for value in self._session.run_with_ort_values(None, feed)]
+
+
+def open_model(path: str, options: LoadOptions) -> OnnxBackend:
+    """Open the ONNX file at `path`, by its prepared copy where there is one that works.
+
+    Raises Unavailable with the reason in a sentence, or OutOfMemory.
+    """
+    device = _device(options.device)
+    threads = max(1, options.threads)
+    session, prepared = None, False
+    if options.prepared and device == "cpu":  # a copy is optimised for the CPU
+        session = _prepared_session(options.prepared, threads)
+        prepared = session is not None
+    try:
+        if session is None:
+            session = _session(path, _session_options(threads), device)
+        # ONNX Runtime falls back to the CPU without an error when the device does not work.
+        on_device = device == "cpu" or "CUDAExecutionProvider" in session.get_providers()
+        if not on_device and options.device != "auto":
+            raise Unavailable(f"{options.device} cannot be used: {LIBRARY} offers CUDA, but could not start it on this device")
+        device = device if on_device else "cpu"
+        return OnnxBackend(session, device=device, forkable=device == "cpu" and threads == 1, prepared=prepared)
+    except Exception as error:  # the library has no common base of its own
+        raise load_error(error, path) from error
+
+
+def prepare(path: str, directory: str) -> None:
+    """Write a copy of the model into `directory` (existing, empty) that loads by mmap: optimised graph, external and pre-packed weights.
+
+    The copy is flushed to the disk, because dirty pages count as private memory of whoever maps them. Raises Unavailable when it cannot be
+    made or does not answer like the original, or OutOfMemory; the directory's content is then worthless.
+    """
+    options = _session_options(threads=1)
+    options.optimized_model_filepath = str(Path(directory) / MODEL)
+    options.add_session_config_entry("session.optimized_model_external_initializers_file_name", WEIGHTS)
+    options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
+    options.add_session_config_entry("session.save_external_prepacked_constant_initializers", "1")
+    try:
+        original = OnnxBackend(_session(path, options, "cpu"), device="cpu", forkable=False, prepared=False)
+    except Exception as error:  # the library has no common base of its own
+        raise load_error(error, path) from error
+    _flush(directory)
+    session = _prepared_session(directory, threads=1)
+    if session is None:
+        raise Unavailable(f"the prepared copy of {Path(path).name} does not load")
+    copy = OnnxBackend(session, device="cpu", forkable=False, prepared=True)
+    if copy.signature != original.signature:
+        raise Unavailable(f"the prepared copy of {Path(path).name} has another signature")
+    if (output := _difference(original, copy)) is not None:
+        raise Unavailable(f"the prepared copy of {Path(path).name} answers differently in output {output}")
+
+
+def providers() -> tuple[str, ...]:
+    """Execution providers that this build of ONNX Runtime has; whether their device is there shows at load."""
+    return tuple(ort.get_available_providers())
+
+
+def _session_options(threads: int) -> ort.SessionOptions:
+    """Everything explicit: by default each session takes all cores of the machine, whatever the container has, and burns them while idle."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = _FATAL
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    return options
+
+
+def _session(path: str, options: ort.SessionOptions, device: str) -> ort.InferenceSession:
+    wanted: list[Any] = ["CPUExecutionProvider"]
+    if device != "cpu":
+        wanted.insert(0, ("CUDAExecutionProvider", {"device_id": device.partition(":")[2] or "0"}))
+    return ort.InferenceSession(path, options, providers=wanted, enable_fallback=0)
+
+
+def _prepared_session(directory: str, threads: int) -> ort.InferenceSession | None:
+    """A session on the prepared copy, or None when it is broken, foreign or gone: it is a cache, and the original is there."""
+    options = _session_options(threads)
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL  # has been done
+    try:
+        return _session(str(Path(directory) / MODEL), options, "cpu")
+    except Exception:  # noqa: BLE001 - the library has no common base of its own; the original's error is the one to report
+        return None
+
+
+def _device(wanted: str) -> str:
+    """cpu or cuda[:N], from auto, cpu or cuda[:N]."""
+    if wanted == "cpu":
+        return wanted
+    offered = "CUDAExecutionProvider" in providers()
+    if wanted == "auto":
+        return "cuda" if offered else "cpu"
+    if not re.fullmatch(r"cuda(:\d+)?", wanted):
+        raise Unavailable(f'device "{wanted}" is unknown: auto, cpu, cuda or cuda:N')
+    if not offered:
+        raise Unavailable(f"{wanted} was asked for, but {LIBRARY} offers only {', '.join(providers())}: install onnxruntime-gpu or set device = auto")
+    return wanted
+
+
+def _signature(session: ort.InferenceSession) -> Signature:
+    """Inputs and outputs as declared. Initializers that a caller may override are optional inputs, behind the others.
+
+    ONNX Runtime gives [] both for a scalar and for a tensor of unknown rank, and takes any shape for either.
+    """
+    inputs = [_spec("input", node) for node in session.get_inputs()]
+    inputs += [_spec("input", node, optional=True) for node in session.get_overridable_initializers()]
+    return Signature(tuple(inputs), tuple(_spec("output", node) for node in session.get_outputs()))
+
+
+def _spec(kind: str, node: Any, optional: bool = False) -> TensorSpec:
+    datatype = _DATATYPES.get(node.type)
+    if datatype is None:
+        advice = ""
+        if "map(" in node.type:
+            advice = "; skl2onnx makes this of a classifier unless it is converted with options={'zipmap': False}"
+        raise Unavailable(f"cannot be served: {kind} {node.name} is {node.type}, not a tensor of the Open Inference Protocol{advice}")
+    shape = tuple(size if isinstance(size, str) or (isinstance(size, int) and size >= 0) else None for size in node.shape)
+    return TensorSpec(node.name, datatype, shape, optional)
+
+
+def _bf16_value(array: np.ndarray) -> ort.OrtValue:
+    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(array).reshape(array.shape), _ONNX_BFLOAT16)
+
+
+def _array(value: ort.OrtValue) -> np.ndarray:
+    """A copy of a value's elements; BF16, which NumPy lacks, as uint16."""
+    if value.data_type() != "tensor(bfloat16)":
+        array: np.ndarray = value.numpy()
+        return array
+    shape = tuple(value.shape())
+    raw = ctypes.string_at(value.data_ptr(), 2 * element_count(shape)) if element_count(shape) else b""
+    return np.frombuffer(raw, "<u2").reshape(shape)
+
+
+def _flush(directory: str) -> None:
+    for file in (*Path(directory).iterdir(), Path(directory)):
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _difference(original: OnnxBackend, copy: OnnxBackend) -> str | None:
+    """Name of the first output in which the two answer differently; None if they agree, or if that cannot be told."""
+    recipe, _ = trial.find_recipe(original)
+    if recipe is None:
+        return None
+    inputs = trial.sample(original.signature, recipe, trial.SIGNED, 2, default_rng(0))
+    first, second, copied = original.run(inputs), original.run(inputs), copy.run(inputs)
+    for spec, one, other, got in zip(original.signature.outputs, first, second, copied, strict=True):
+        chance = not trial.agree(spec, other, one)  # a model that draws random numbers
+        if not chance and not trial.agree(spec, got, one):
+            return spec.name
+    return None

@@ -1,0 +1,173 @@
+"""Made-up inputs for a model, and when two of its answers count as equal.
+
+Used to find out whether rows may share a run, and whether a prepared copy answers like its original.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator, default_rng  # by name: `numpy` alone imports it at first use, which would be after the fork
+
+from wakeful.backends.base import Backend
+from wakeful.errors import OutOfMemory, WakefulError
+from wakeful.runtime.messages import Signature, TensorSpec
+from wakeful.tensors import DTYPES
+
+Arrays = dict[str, np.ndarray]
+
+CEILINGS = (999, 99, 9, 1)
+"""Largest whole numbers to try, largest first: token numbers may be large, an index or a mask may not."""
+
+
+class Guess(NamedTuple):
+    """Sizes for the free dimensions behind axis 0: of channels (axis 1 of four or more) and of all others."""
+
+    channels: int
+    others: int
+
+
+# The small ones first, because they are quick; images and sounds that are halved several times need more.
+GUESSES = tuple(Guess(size, size) for size in (8, 1, 2, 3, 4, 16, 32, 64, 128, 256)) + tuple(
+    Guess(channels, size) for size in (32, 64, 224, 256) for channels in (3, 1)
+)
+
+
+class Recipe(NamedTuple):
+    """What makes a model's inputs valid, found out by trying."""
+
+    guess: Guess
+    ceilings: Mapping[str, int]
+    """Largest whole number that each integer input takes."""
+
+
+class Style(NamedTuple):
+    """What the elements of one made-up input look like: floats are around `centre`, spread by `spread`; integers reach up to `ceiling`."""
+
+    centre: float
+    spread: float
+    ceiling: int
+
+
+PLAIN = Style(0.5, 0.5, 1)
+ZEROS = Style(0.0, 0.0, 0)
+SIGNED = Style(0.0, 1.0, CEILINGS[0])
+LARGE = Style(0.0, 50.0, CEILINGS[0])
+FAINT = Style(-0.01, 0.01, 9)
+
+
+def find_recipe(backend: Backend) -> tuple[Recipe | None, str]:
+    """Inputs that the model accepts, or None and why it refused the last of them.
+
+    Raises OutOfMemory: then nothing has been found out.
+    """
+    whole = [spec.name for spec in required(backend.signature) if DTYPES[spec.datatype].numpy.lstrip("<")[0] in "iu" and spec.datatype != "BF16"]
+    refusal = ""
+    for guess in _distinct_guesses(backend.signature):
+        recipe = Recipe(guess, dict.fromkeys(whole, 1))
+        refusal = _refusal(backend, recipe, PLAIN)
+        if not refusal:
+            return _widen(backend, recipe), ""
+    return None, refusal
+
+
+def sample(signature: Signature, recipe: Recipe, style: Style, rows: int, random: Generator) -> Arrays:
+    """All inputs that the model must have, with `rows` along every free axis 0. Equal symbols have equal sizes."""
+    sizes: dict[str, int] = {}
+    specs = required(signature)
+    for spec in specs:
+        if spec.shape and isinstance(spec.shape[0], str):
+            sizes[spec.shape[0]] = rows
+    arrays: Arrays = {}
+    for spec in specs:
+        shape = []
+        for axis, size in enumerate(spec.shape):
+            if isinstance(size, int):
+                shape.append(size)
+                continue
+            free = rows if axis == 0 else recipe.guess.channels if axis == 1 and len(spec.shape) >= 4 else recipe.guess.others
+            shape.append(free if size is None else sizes.setdefault(size, free))
+        arrays[spec.name] = _elements(spec, tuple(shape), style, recipe.ceilings.get(spec.name, 1), random)
+    return arrays
+
+
+def required(signature: Signature) -> list[TensorSpec]:
+    return [spec for spec in signature.inputs if not spec.optional]
+
+
+def agree(spec: TensorSpec, got: np.ndarray, expected: np.ndarray) -> bool:
+    """Are these two answers of output `spec` the same but for rounding?
+
+    Integers, booleans and texts must be equal. Floats may differ by a share of their own size and of the largest value in the row: a matrix
+    multiplication cuts its sums into blocks by the number of rows, and what the sums cancel out leaves an error of the size of their terms. A
+    deep FP32 network shows 1e-6 to 1e-5 of that; rows that influence each other show 1e-3 and more (an 8-bit range that the batch shares is
+    exact to 1/255 at best), so the limit stands between at 1e-4. The shorter types carry 11 and 8 bits and get as much more.
+    """
+    if got.shape != expected.shape or got.dtype != expected.dtype:
+        return False
+    tolerance = {"FP64": 1e-4, "FP32": 1e-4, "FP16": 1e-2, "BF16": 5e-2}.get(spec.datatype)
+    if tolerance is None:
+        return bool(np.array_equal(got, expected))
+    left, right = _real(spec, got), _real(spec, expected)
+    with np.errstate(invalid="ignore", over="ignore"):
+        finite = np.where(np.isfinite(right), np.abs(right), 0.0)
+        largest = finite.max(axis=tuple(range(1, right.ndim)), keepdims=True, initial=0.0) if right.ndim else finite
+        near = np.abs(left - right) <= tolerance * (finite + largest) + 1e-6
+    return bool(np.all(near | (left == right) | (np.isnan(left) & np.isnan(right))))
+
+
+def _real(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
+    if spec.datatype == "BF16":  # the upper half of an FP32
+        return (array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return array.astype(np.float64)
+
+
+def _distinct_guesses(signature: Signature) -> Iterator[Guess]:
+    """The guesses that differ for this model: one where nothing is free, and no images where nothing has channels."""
+    free = [(axis, len(spec.shape)) for spec in required(signature) for axis, size in enumerate(spec.shape) if axis and not isinstance(size, int)]
+    channels = any(axis == 1 and rank >= 4 for axis, rank in free)
+    others = any(axis != 1 or rank < 4 for axis, rank in free)
+    seen: set[tuple[int, int]] = set()
+    for guess in GUESSES:
+        key = (guess.channels if channels else 0, guess.others if others else 0)
+        if key not in seen:
+            seen.add(key)
+            yield guess
+
+
+def _widen(backend: Backend, recipe: Recipe) -> Recipe:
+    """The same recipe with each integer input's ceiling as high as the model takes it."""
+    for name in recipe.ceilings:
+        for ceiling in CEILINGS[:-1]:
+            wider = recipe._replace(ceilings={**recipe.ceilings, name: ceiling})
+            if not _refusal(backend, wider, SIGNED):
+                recipe = wider
+                break
+    return recipe
+
+
+def _refusal(backend: Backend, recipe: Recipe, style: Style) -> str:
+    """Why the model does not take such an input; empty if it does."""
+    try:
+        backend.run(sample(backend.signature, recipe, style, 1, default_rng(0)))
+    except OutOfMemory:
+        raise
+    except WakefulError as error:
+        return error.message
+    return ""
+
+
+def _elements(spec: TensorSpec, shape: tuple[int, ...], style: Style, ceiling: int, random: Generator) -> np.ndarray:
+    top = min(style.ceiling, ceiling)
+    match spec.datatype:
+        case "BYTES":  # digits, because many models that take texts make numbers of them
+            return np.array([str(n) for n in random.integers(0, top + 1, shape).ravel()], object).reshape(shape)
+        case "BOOL":
+            return random.integers(0, min(top, 1) + 1, shape).astype(bool)
+        case "FP16" | "FP32" | "FP64":
+            return (style.centre + style.spread * random.uniform(-1, 1, shape)).astype(DTYPES[spec.datatype].numpy)
+        case "BF16":
+            real = (style.centre + style.spread * random.uniform(-1, 1, shape)).astype(np.float32)
+            return (real.view(np.uint32) >> 16).astype("<u2")
+        case _:
+            return random.integers(0, min(top, np.iinfo(DTYPES[spec.datatype].numpy).max) + 1, shape).astype(DTYPES[spec.datatype].numpy)

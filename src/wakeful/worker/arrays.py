@@ -1,0 +1,60 @@
+"""Tensors in a slot of the arena, as arrays: inputs without a copy, outputs with one."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from wakeful.errors import InvalidInput
+from wakeful.runtime.messages import Placement, TensorSpec
+from wakeful.tensors import DTYPES, LENGTH, decode_strings, element_count, encode_strings
+
+ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vector register."""
+
+
+def read(placement: Placement, slot: memoryview) -> np.ndarray:
+    """A view of an input; BYTES as an object array of `str`, because ONNX Runtime takes the repr of anything else.
+
+    Raises InvalidInput where BYTES are not UTF-8.
+    """
+    if placement.datatype != "BYTES":
+        return np.ndarray(placement.shape, DTYPES[placement.datatype].numpy, buffer=slot, offset=placement.offset)
+    data = slot[placement.offset : placement.offset + placement.nbytes]
+    texts = np.empty(element_count(placement.shape), object)
+    for index, element in enumerate(decode_strings(data, texts.size, placement.name)):
+        try:
+            texts[index] = element.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidInput.field(placement.name, "UTF-8 text", f"{error.reason} in element {index}") from error
+    return texts.reshape(placement.shape)
+
+
+def layout(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray], start: int) -> tuple[tuple[Placement, ...], int]:
+    """Where outputs will lie from `start` on, each aligned, and the size that the slot must have for `fill`."""
+    placements, end = [], start
+    for spec, array in zip(specs, arrays, strict=True):
+        offset = -(-end // ALIGNMENT) * ALIGNMENT
+        if spec.datatype == "BYTES":
+            nbytes = sum(LENGTH.size + len(element) for element in _elements(array))
+        else:
+            nbytes = array.size * DTYPES[spec.datatype].itemsize
+        placements.append(Placement(spec.name, spec.datatype, array.shape, offset, nbytes))
+        end = offset + nbytes
+    return tuple(placements), end
+
+
+def fill(slot: memoryview, placements: Sequence[Placement], arrays: Sequence[np.ndarray]) -> None:
+    """Write outputs to their places, whatever their strides and byte order.
+
+    Raises TypeError when an array is not of the type that its output declares: casting it would change values in silence.
+    """
+    for placement, array in zip(placements, arrays, strict=True):
+        if placement.datatype == "BYTES":
+            slot[placement.offset : placement.offset + placement.nbytes] = encode_strings(list(_elements(array)))
+        else:
+            target = np.ndarray(placement.shape, DTYPES[placement.datatype].numpy, buffer=slot, offset=placement.offset)
+            np.copyto(target, array, casting="equiv")
+
+
+def _elements(array: np.ndarray) -> Iterator[bytes]:
+    return (element if isinstance(element, bytes) else str(element).encode() for element in array.ravel())

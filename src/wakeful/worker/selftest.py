@@ -1,0 +1,137 @@
+"""The golden rule: the answer in a batch equals the answer alone. May this model's requests be merged along axis 0?
+
+First by what the model declares, then by trying: rows alone and the same rows in company must give the same answers.
+"""
+
+import re
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.random import default_rng
+
+from wakeful.backends import trial
+from wakeful.backends.base import Backend
+from wakeful.backends.trial import FAINT, LARGE, PLAIN, SIGNED, ZEROS, Arrays, Recipe, Style
+from wakeful.errors import OutOfMemory, WakefulError
+from wakeful.runtime.messages import Signature, TensorSpec, Verdict
+
+PARTS = (1, 1, 2)
+"""Rows of the requests that are merged."""
+
+# One style for each part. Unlike neighbours are what brings shared statistics to light: beside large values, an 8-bit range that the batch
+# shares rounds small ones to nothing.
+TRIALS: tuple[tuple[Style, ...], ...] = (
+    (PLAIN, PLAIN, PLAIN),
+    (SIGNED, LARGE, FAINT),
+    (ZEROS, LARGE, SIGNED),
+    (FAINT, ZEROS, PLAIN),
+    (LARGE, SIGNED, LARGE),
+    (SIGNED, FAINT, ZEROS),
+)
+ENOUGH = 2
+"""Trials that are made however long they take."""
+PATIENCE = 2.0
+"""Seconds after which no further trial begins: the model could serve meanwhile."""
+
+GENERATED = re.compile(r"unk__\d+|.*_dim_\d+|.*_dynamic_axes_\d+")
+"""Names that exporters (tf2onnx, shape inference, torch) make up for a dimension that has none: they say nothing about which are equal."""
+
+ADVICE = 'if its rows are independent all the same, set batching = "on"'
+
+
+def declared(signature: Signature) -> Verdict:
+    """What the declaration alone says: all inputs and outputs that are always there need the same free axis 0, and nothing else may depend on it."""
+    tensors = [("input", spec) for spec in trial.required(signature)] + [("output", spec) for spec in signature.outputs]
+    if not trial.required(signature):
+        return _no("it has no inputs", tested=False)
+    first: tuple[str, TensorSpec] | None = None
+    for kind, spec in tensors:
+        if not spec.shape:
+            return _no(f"{kind} {spec.name} has no declared axis 0", tested=False)
+        size = _named(spec.shape[0])
+        if isinstance(size, int):
+            fault = f"has axis 0 fixed to {size}" if kind == "input" else f"has no free axis 0 ({_shown(spec)})"
+            return _no(f"{kind} {spec.name} {fault}", tested=False)
+        if size is None:
+            continue
+        if first is None:
+            first = kind, spec
+        elif size != first[1].shape[0]:
+            return _no(f"axis 0 of {kind} {spec.name} is {size}, of {first[0]} {first[1].name} it is {first[1].shape[0]}", tested=False)
+    symbol = None if first is None else first[1].shape[0]
+    for kind, spec in tensors:
+        if symbol is not None and symbol in spec.shape[1:]:
+            return _no(f"{kind} {spec.name} depends on the batch size in a further axis ({_shown(spec)})", tested=False)
+    return Verdict(True, "all inputs and outputs declare the same free axis 0", tested=False)
+
+
+def probe(backend: Backend) -> Verdict:
+    """What running the model says: made-up requests alone and merged.
+
+    Raises OutOfMemory: then nothing has been found out.
+    """
+    verdict = declared(backend.signature)
+    if not verdict.mergeable:
+        return verdict
+    recipe, refusal = trial.find_recipe(backend)
+    if recipe is None:
+        return _no(f"the self-test found no input that the model takes (it said: {refusal}); {ADVICE}")
+    began, made = time.monotonic(), 0
+    for seed, styles in enumerate(TRIALS):
+        if made >= ENOUGH and time.monotonic() - began > PATIENCE:
+            break
+        parts = _parts(backend.signature, recipe, styles, seed)
+        try:
+            alone = [backend.run(part) for part in parts]
+        except OutOfMemory:
+            raise
+        except WakefulError:
+            continue  # values that the model refuses even alone say nothing about merging
+        made += 1
+        if (fault := _fault(backend, parts, alone)) is not None:
+            return _no(f"{fault}; {ADVICE}")
+    if made < ENOUGH:
+        return _no(f"the self-test found too few inputs that the model takes; {ADVICE}")
+    return Verdict(True, f"rows do not influence each other ({made} trials)", tested=True)
+
+
+def _parts(signature: Signature, recipe: Recipe, styles: Sequence[Style], seed: int) -> list[Arrays]:
+    random = default_rng(seed)
+    return [trial.sample(signature, recipe, style, rows, random) for style, rows in zip(styles, PARTS, strict=True)]
+
+
+def _fault(backend: Backend, parts: Sequence[Arrays], alone: Sequence[Sequence[np.ndarray]]) -> str | None:
+    """What is wrong with the merged answer; None if each part got what it gets alone."""
+    merged_inputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    try:
+        merged = backend.run(merged_inputs)
+    except OutOfMemory:
+        raise
+    except WakefulError as error:
+        return f"a merged run fails ({error.message})"
+    for index, spec in enumerate(backend.signature.outputs):
+        for rows, answers in [*zip(PARTS, alone, strict=True), (sum(PARTS), merged)]:
+            shape = answers[index].shape
+            if not shape or shape[0] != rows:
+                return f"output {spec.name} has shape {list(shape)} for {rows} row{'s' * (rows > 1)}"
+        start = 0
+        for part, rows, answers in zip(parts, PARTS, alone, strict=True):
+            if not trial.agree(spec, merged[index][start : start + rows], answers[index]):
+                if not trial.agree(spec, backend.run(part)[index], answers[index]):
+                    return f"output {spec.name} differs from run to run even alone"
+                return f"output {spec.name} is not the same in company as alone (dynamic quantisation does this, or a statistic over the batch)"
+            start += rows
+    return None
+
+
+def _no(reason: str, *, tested: bool = True) -> Verdict:
+    return Verdict(False, reason, tested)
+
+
+def _named(size: int | str | None) -> int | str | None:
+    return None if isinstance(size, str) and GENERATED.fullmatch(size) else size
+
+
+def _shown(spec: TensorSpec) -> str:
+    return "[" + ", ".join("?" if size is None else str(size) for size in spec.shape) + "]"
