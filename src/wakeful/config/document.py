@@ -82,8 +82,8 @@ def _parse_toml(name: str, text: str) -> Document | Problem:
         return Document(name, values, locate_toml(text), lines)
     except tomllib.TOMLDecodeError as error:
         return _syntax_problem(name, lines, str(error))
-    except RecursionError:
-        return Problem("syntax", "nested too deeply", Place(name))
+    except (RecursionError, ValueError) as error:
+        return _beyond_the_parser(name, error)
 
 
 def _syntax_problem(name: str, lines: tuple[str, ...], message: str) -> Problem:
@@ -121,5 +121,10 @@ def _parse_json(name: str, text: str) -> Document | Problem:
         return Problem("syntax", error.msg, Place(name, error.lineno, error.colno, 1, lines[error.lineno - 1]))
     except _Twice as error:
         return Problem("duplicate-key", str(error), Place(name))
-    except RecursionError:
-        return Problem("syntax", "nested too deeply", Place(name))
+    except (RecursionError, ValueError) as error:
+        return _beyond_the_parser(name, error)
+
+
+def _beyond_the_parser(name: str, error: Exception) -> Problem:
+    """Nested too deeply, or a number with thousands of digits."""
+    return Problem("syntax", "nested too deeply" if isinstance(error, RecursionError) else str(error), Place(name))

@@ -184,7 +184,7 @@ def _section(document: Document, name: str, table: type[Table], report: list[Pro
         hint = f"write [{name}], in single brackets"
         report.append(Problem("wrong-type", f"`{name}` must be one table", document.place((name,)), name, hint))
         return None
-    return validate(table, values, f"[{name}]", lambda path: document.place((name, *path)), report)
+    return validate(table, values, f"[{name}]", document.place, report, base=(name,))
 
 
 def _unknown_section(document: Document, key: str) -> Problem:

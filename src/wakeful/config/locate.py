@@ -14,6 +14,11 @@ KeyPath = tuple[str | int, ...]
 """Keys and array indices from the top of the document: `("models", 1, "device")`."""
 
 
+def dotted(path: KeyPath) -> str:
+    """`models[1].device`"""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """First character of a key (or of an array's element), counted from 1, and its width in characters."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wakeful.config.document import Document, near_names
-from wakeful.config.locate import KeyPath
+from wakeful.config.locate import KeyPath, dotted
 from wakeful.config.problems import Problem
 from wakeful.config.rules import broken_rules
 from wakeful.config.schema import DefaultsTable, ModelTable, check_id, merged
@@ -78,14 +78,14 @@ def demo_models(defaults: ModelSettings, taken: Iterable[ModelSettings]) -> list
 def report_broken_rules(document: Document, table: ModelTable, base: KeyPath, own: Iterable[str], report: list[Problem]) -> None:
     """Says which values of a table, merged with its defaults, do not go together."""
     for rule, message, key in broken_rules(table, set(own)):
-        report.append(Problem("conflict", message, document.place((*base, key)), _dotted((*base, key)), severity=rule.severity))
+        report.append(Problem("conflict", message, document.place((*base, key)), dotted((*base, key)), severity=rule.severity))
 
 
 def _configured_model(
     document: Document, index: int, entry: Mapping[str, Any], defaults: DefaultsTable, report: list[Problem]
 ) -> ModelTable | None:
     base: KeyPath = ("models", index)
-    own = validate(ModelTable, entry, "[[models]]", lambda path: document.place((*base, *path)), report)
+    own = validate(ModelTable, entry, "[[models]]", document.place, report, base=base)
     if own is None:
         return None
     table = merged(defaults, own.given())
@@ -104,7 +104,7 @@ def _report_duplicates(document: Document, raw: list[dict[str, Any]], report: li
             path: KeyPath = ("models", index, "id")
             same = "is taken" if raw[earlier]["id"] == name else f'differs from "{raw[earlier]["id"]}" only in case or space'
             line = document.place(("models", earlier, "id")).line
-            report.append(Problem("duplicate-id", f'the id "{name}" {same} (line {line})', document.place(path), _dotted(path)))
+            report.append(Problem("duplicate-id", f'the id "{name}" {same} (line {line})', document.place(path), dotted(path)))
 
 
 def _find_file(
@@ -118,7 +118,7 @@ def _find_file(
     path: KeyPath = ("models", index, "path")
 
     def wrong(code: str, message: str, hint: str | None = None) -> None:
-        report.append(Problem(code, message, document.place(path), _dotted(path), hint))
+        report.append(Problem(code, message, document.place(path), dotted(path), hint))
 
     try:
         file = next((candidate for candidate in candidates if candidate.exists()), None)
@@ -151,8 +151,3 @@ def _onnx_files(directory: Path) -> list[Path]:
 def expanded(path: str, home: Path) -> Path:
     """With a leading `~` made the home directory."""
     return home / path[2:] if path.startswith("~/") else Path(path)
-
-
-def _dotted(path: KeyPath) -> str:
-    """`models[1].device`"""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")

@@ -55,7 +55,7 @@ Keys for one model, and in `[defaults]` for all of them. A model that sets `repl
 `[defaults]`, and the other way round."""
 _OPTIONS = """\
 Each key is also an option (`--max-body 64MiB`) and a variable (`WAKEFUL_MAX_BODY=64MiB`), and so are the two of the next table."""
-_BOUNDS = "Bounds of the whole daemon. The keys of \"`[defaults]` and `[[models]]`\" below work here too."
+_BOUNDS = "Bounds of the whole daemon. The keys of the table for `[defaults]` and `[[models]]` below work here too."
 _LATER = """\
 ## `[[streams]]` and `[auth]`
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from wakeful.config.locate import KeyPath
+from wakeful.config.locate import KeyPath, dotted
 from wakeful.config.problems import Place, Problem
 from wakeful.config.schema import TABLES, PadTable, Table, choices, keys_of
 
@@ -23,17 +23,19 @@ def validate(
     place: Callable[[KeyPath], Place],
     report: list[Problem],
     *,
+    base: KeyPath = (),
     strict: bool = True,
 ) -> AnyTable | None:
     """The table, or what of it is right, so that the checks that follow find their faults in the same go; None if a needed key is wrong.
 
-    `title` names the table in messages and `place` knows where its keys stand. `strict=False` takes numbers and booleans as text.
+    `title` names the table in messages, `base` is where it begins, and `place` knows where keys stand. `strict=False` takes numbers
+    and booleans as text.
     """
     try:
         return table.model_validate(values, strict=strict)
     except ValidationError as error:
         details = error.errors(include_url=False)
-    report.extend(_explain(detail, table, title, place) for detail in details)
+    report.extend(_explain(detail, table, title, base, place) for detail in details)
     faulty = {str(detail["loc"][0]) for detail in details if detail["loc"]}
     try:
         return table.model_validate({key: value for key, value in values.items() if key not in faulty}, strict=strict)
@@ -45,6 +47,8 @@ def shown(value: object) -> str:
     """A value as people would write it, not too long."""
     if isinstance(value, dict | list):
         return "a table" if isinstance(value, dict) else "an array"
+    if isinstance(value, int) and value.bit_length() > 256:
+        return "a very large number"  # Python refuses to print some of them
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, bool | str) else str(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
@@ -73,12 +77,12 @@ def unknown_key(key: str, table: type[Table] | None, title: str, place: Place, f
     return Problem("unknown-key", f"`{key}` is not a setting{f' of {title}' if title else ''}", place, full_key, hint)
 
 
-def _explain(detail: ErrorDetails, table: type[Table], title: str, place: Callable[[KeyPath], Place]) -> Problem:
+def _explain(detail: ErrorDetails, table: type[Table], title: str, base: KeyPath, place: Callable[[KeyPath], Place]) -> Problem:
     path: KeyPath = detail["loc"]
     key = str(path[-1]) if path else ""
     if len(path) > 1 and path[0] == "pad":
         table, title = PadTable, "pad"
-    where, full_key = place(path), ".".join(map(str, path))
+    where, full_key = place((*base, *path)), dotted((*base, *path))
     kind, got = detail["type"], shown(detail["input"])
     if kind == "extra_forbidden":
         return unknown_key(key, table, title, where, full_key)
@@ -133,7 +137,7 @@ def _type_hint(detail: ErrorDetails) -> str | None:
         return f"write {value.strip()} without quotes"
     if detail["type"] == "bool_type" and value in ("true", "false"):
         return f"write {value} without quotes"
-    if detail["type"] in ("int_type", "int_from_float") and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+    if detail["type"] in ("int_type", "int_from_float") and isinstance(value, float) and value.is_integer() and abs(value) < 1e6:
         return f"write {int(value)}"
     return None
 
