@@ -1,0 +1,201 @@
+"""When is a batch cut, and how large may it be: pure functions of (view, now, limits) and of what was learnt about the model.
+
+Both policies answer with the time at which the next batch of a replica is due. They are asked on every arrival, so they allocate nothing, and
+they count on being asked again whenever something changes (an arrival, the end of a run, a request taken away).
+
+A batch is cut late: while a replica runs, the next batch gathers for free, so only a full one is sealed ahead into the second slot.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+NEVER = math.inf
+"""Not before something changes."""
+
+NOW = 0.0
+
+
+class CostModel:
+    """Run time of a batch, t(rows) = fixed + per_row * rows seconds, learnt from the runs of one model and shape group.
+
+    Exponentially weighted least squares over means and (co)variances (West 1979), which do not cancel as raw sums would. Where the row counts
+    hardly differ, the slope cannot be seen and stays what it was; at first that is "everything is per row", which never makes a
+    batch wait, so that other row counts come about and correct it.
+    """
+
+    __slots__ = ("fixed", "per_row", "runs", "_mean_rows", "_mean_seconds", "_variance", "_covariance")
+
+    MEMORY = 64
+    """Runs after which an observation has lost most of its weight."""
+    MIN_RUNS = 4
+    """Observations before anything relies on the estimate; the first runs of a session are slow."""
+    SURPRISE = 4.0
+    """One run counts as at most this many times its estimate, so that a hiccup does not look like the model."""
+    INERTIA = 1e-3
+    """Weight of the slope known so far, as a variance relative to the squared mean row count."""
+
+    def __init__(self) -> None:
+        self.fixed = 0.0
+        self.per_row = 0.0
+        self.runs = 0
+        self._mean_rows = 0.0
+        self._mean_seconds = 0.0
+        self._variance = 0.0
+        self._covariance = 0.0
+
+    @property
+    def known(self) -> bool:
+        return self.runs >= self.MIN_RUNS
+
+    def estimate(self, rows: int) -> float:
+        """Seconds that a run of `rows` rows takes; 0 while nothing was observed."""
+        return self.fixed + self.per_row * rows
+
+    def observe(self, rows: int, seconds: float) -> None:
+        """Learn from a run that went well."""
+        if rows < 1 or not 0.0 <= seconds < math.inf:
+            return
+        if self.known and self._mean_seconds > 0.0:
+            seconds = min(seconds, self.SURPRISE * self.estimate(rows))
+        self.runs += 1
+        weight = max(1.0 / self.runs, 1.0 / self.MEMORY)
+        off_rows, off_seconds = rows - self._mean_rows, seconds - self._mean_seconds
+        self._mean_rows += weight * off_rows
+        self._mean_seconds += weight * off_seconds
+        self._variance = (1.0 - weight) * (self._variance + weight * off_rows * off_rows)
+        self._covariance = (1.0 - weight) * (self._covariance + weight * off_rows * off_seconds)
+        self._solve()
+
+    def _solve(self) -> None:
+        through_origin = self._mean_seconds / self._mean_rows
+        known_slope = self.per_row if self.runs > 1 else through_origin
+        inertia = self.INERTIA * self._mean_rows * self._mean_rows
+        slope = (self._covariance + inertia * known_slope) / (self._variance + inertia)
+        self.per_row = min(max(slope, 0.0), through_origin)
+        self.fixed = max(self._mean_seconds - self.per_row * self._mean_rows, 0.0)
+
+
+class ArrivalRate:
+    """Rows that arrive in a second, the past weighted by exp(-age / TIME_CONSTANT)."""
+
+    __slots__ = ("_mass", "_last")
+
+    TIME_CONSTANT = 1.0
+
+    def __init__(self) -> None:
+        self._mass = 0.0
+        self._last = 0.0
+
+    def observe(self, now: float, rows: int) -> None:
+        self._mass = self._mass * math.exp((self._last - now) / self.TIME_CONSTANT) + rows if self._mass else float(rows)
+        self._last = now
+
+    def rate(self, now: float) -> float:
+        return self._mass * math.exp((self._last - now) / self.TIME_CONSTANT) / self.TIME_CONSTANT
+
+
+@dataclass(slots=True)
+class Limits:
+    """What a batch may be. `max_rows` may be lower than configured: a fixed axis 0, or the size that was found safe for memory."""
+
+    max_rows: int = 16
+    max_delay: float = 0.010
+    target_p99: float | None = None
+    policy: Literal["adaptive", "timer"] = "adaptive"
+
+
+class View(NamedTuple):
+    """One replica and its siblings at the moment of the question."""
+
+    rows: int
+    """Waiting rows of the group that is next."""
+    oldest: float
+    """Arrival of its oldest request."""
+    in_flight: int
+    """Runs that this replica has begun or been given."""
+    siblings_busy: int
+    siblings_idle: int
+    slots_free: int
+    behind: int = 0
+    """Waiting rows of other groups: they gain nothing from this group's wait."""
+
+
+Policy = Callable[[View, float, Limits, CostModel, ArrivalRate], float]
+
+
+def timer(view: View, now: float, limits: Limits, costs: CostModel, rate: ArrivalRate) -> float:  # noqa: ARG001 - the shape of every policy
+    """The two triggers: as many rows as a run may hold, or `max_delay` since the oldest arrived, whichever is first."""
+    rows, oldest, in_flight, _, _, slots_free, behind = view
+    if not slots_free or not rows:
+        return NEVER
+    limit = limits.max_rows if limits.target_p99 is None else row_limit(limits, costs)
+    if rows >= limit:
+        return NOW
+    if in_flight:
+        return NEVER
+    if rows + behind >= limit:
+        return NOW
+    return oldest + limits.max_delay
+
+
+def adaptive(view: View, now: float, limits: Limits, costs: CostModel, rate: ArrivalRate) -> float:
+    """Never later than `timer`, and at once where waiting gains nothing.
+
+    A model whose replicas are all idle runs at once: what arrives meanwhile gathers for free. An idle replica beside a busy one is the only one
+    that waits, for up to t(rows) / replicas since the oldest arrival, so that the replicas' runs follow each other evenly instead of
+    starting together with one row in the second. It stops waiting as soon as the rows are worth their run: their own part of its time
+    is as long as the fixed part, or there are twice as many as a steady stream would bring, which is the n where n = rate * t(n) / replicas.
+    The end of a sibling's run ends the wait by itself, the policy being asked again with one busy sibling less.
+
+    In simulation (tests/batching/test_simulation.py) its p99 is on average 2 % better than the best of six fixed delays chosen per load.
+    """
+    rows, oldest, in_flight, busy, idle, slots_free, behind = view
+    if not slots_free or not rows:
+        return NEVER
+    limit = limits.max_rows if limits.target_p99 is None else row_limit(limits, costs)
+    if rows >= limit:
+        return NOW
+    if in_flight:
+        return NEVER
+    if not busy or rows + behind >= limit or costs.runs < costs.MIN_RUNS:
+        return NOW
+    own = costs.per_row * rows
+    if own >= costs.fixed:
+        return NOW
+    replicas = 1 + busy + idle
+    arriving = rate.rate(now)
+    # rows >= 2 n, with n = arriving * fixed / (replicas - arriving * per_row); no such n when overloaded
+    if rows * (replicas - arriving * costs.per_row) >= 2.0 * arriving * costs.fixed:
+        return NOW
+    run = costs.fixed + own
+    wait = min(run / replicas, limits.max_delay)
+    if limits.target_p99 is not None:
+        wait = min(wait, limits.target_p99 - run)
+    return oldest + wait
+
+
+POLICIES: dict[str, Policy] = {"adaptive": adaptive, "timer": timer}
+
+
+def row_limit(limits: Limits, costs: CostModel) -> int:
+    """Rows that a run may hold: with a target, as many (at least 1) as keep waiting for one full run and then running, 2 t(n), under it."""
+    if limits.target_p99 is None or not costs.known:
+        return limits.max_rows
+    left = limits.target_p99 / 2.0 - costs.fixed
+    if left <= costs.per_row:
+        return 1
+    if costs.per_row * limits.max_rows <= left:
+        return limits.max_rows
+    return int(left / costs.per_row)
+
+
+def expected_wait(queued_rows: int, in_flight_remaining: float, replicas: int, costs: CostModel, row_limit: int) -> float:
+    """Seconds until a row that arrives now begins to run, behind `queued_rows` others of its model.
+
+    `in_flight_remaining` is how long until the first of the `replicas` is free. Full runs are assumed: the queue that makes anybody
+    ask is long enough for them.
+    """
+    runs_ahead = queued_rows // max(row_limit, 1)
+    return max(in_flight_remaining, 0.0) + runs_ahead * costs.estimate(row_limit) / max(replicas, 1)

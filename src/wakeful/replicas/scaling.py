@@ -1,0 +1,101 @@
+"""Does a model need another replica? Asked on every arrival."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+GAIN = 1.1
+"""A step must have brought this factor of throughput to be followed by another where nobody has set a ceiling."""
+
+
+class ScaleView(NamedTuple):
+    """The model, and the machine it shares."""
+
+    queues: Sequence[int]
+    """Waiting requests of every replica; one that is starting has its own queue, empty at first. Draining ones do not count."""
+    loaded: int
+    """Replicas of all models that are loaded or loading."""
+    on_cpu: bool = True
+    before: float | None = None
+    """Rows per second under load before the last step; None: no step to judge, or it has been forgotten."""
+    after: float | None = None
+    """The same since the last step."""
+    judged: bool = False
+    """Enough time and load have passed since that step to compare the two."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleLimits:
+    queue_threshold: int = 8
+    max_replicas: int = 0
+    """0: no ceiling."""
+    min_replicas: int = 0
+    fixed: int | None = None
+    max_loaded: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Start `count` more replicas. If memory is full and nothing can be evicted, go on without."""
+
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The queues ask for a replica, and this is why there is none. `cause` stays the same while the figures move: report it when it changes."""
+
+    cause: Literal["max_replicas", "max_loaded", "judging", "no_gain"]
+    reason: str
+
+
+def decide(view: ScaleView, limits: ScaleLimits) -> Step | Hold | None:
+    """One more replica when even the smallest queue exceeds the threshold and no limit forbids it; None: all is well.
+
+    A model without replicas always gets its first ones, whatever `max_loaded` says: room is then made by eviction.
+    """
+    count = len(view.queues)
+    if limits.fixed is not None:
+        return _towards(limits.fixed, "replicas", view, limits)
+    if count < max(limits.min_replicas, 1):
+        return _towards(max(limits.min_replicas, 1), "min_replicas", view, limits)
+    smallest = min(view.queues)
+    if smallest <= limits.queue_threshold:
+        return None
+    pressure = f"queue {smallest} > {limits.queue_threshold} on {'every replica' if count > 1 else 'the only replica'}"
+    if 0 < limits.max_replicas <= count:
+        return Hold("max_replicas", f"{pressure}, but {count} of max_replicas {limits.max_replicas} run")
+    if _ceiling(view, limits):
+        return Hold("max_loaded", f"{pressure}, but {view.loaded} replicas are loaded (max_loaded_models {limits.max_loaded})")
+    return _without_gain(pressure, view, limits) or Step(1, f"{pressure}, {count} -> {count + 1} replicas")
+
+
+def _towards(floor: int, setting: str, view: ScaleView, limits: ScaleLimits) -> Step | Hold | None:
+    """As many as it takes to reach a number that is configured."""
+    count = len(view.queues)
+    missing = floor - count
+    if missing <= 0:
+        return None
+    if count == 0:
+        allowed = missing if limits.max_loaded is None else min(missing, max(limits.max_loaded - view.loaded, 1))
+        return Step(allowed, "a request for a sleeping model")
+    if _ceiling(view, limits):
+        return Hold("max_loaded", f"{count} of {setting} {floor}, but {view.loaded} replicas are loaded (max_loaded_models {limits.max_loaded})")
+    allowed = missing if limits.max_loaded is None else min(missing, limits.max_loaded - view.loaded)
+    return Step(allowed, f"{count} of {setting} {floor}")
+
+
+def _ceiling(view: ScaleView, limits: ScaleLimits) -> bool:
+    return limits.max_loaded is not None and view.loaded >= limits.max_loaded
+
+
+def _without_gain(pressure: str, view: ScaleView, limits: ScaleLimits) -> Hold | None:
+    """On a CPU more replicas than cores only fight. Where no ceiling says when to stop, the throughput of the last step does."""
+    if limits.max_replicas or not view.on_cpu or view.before is None:
+        return None
+    if not view.judged or view.after is None:
+        return Hold("judging", f"{pressure}, but the last step is not judged yet")
+    if view.after >= GAIN * view.before:
+        return None
+    return Hold("no_gain", f"{pressure}, but the last step brought no throughput: {view.before:.0f} -> {view.after:.0f} rows/s")
