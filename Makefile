@@ -1,5 +1,5 @@
 # make serve   a daemon with demo models on 127.0.0.1:$(PORT)
-# make test    everything that CI checks
+# make test    everything that CI checks; make pytest TESTS=tests/batching for a part
 # Both set up .venv by themselves; PYTHON chooses the interpreter (3.11 or later).
 
 PYTHON ?= python3
@@ -8,19 +8,27 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: serve test lint docs clean
+.PHONY: serve test lint ruff mypy bands pytest docs clean
 .DELETE_ON_ERROR:
 
 serve: $(VENV)/.installed
 	$(BIN)/wakeful serve --demo --host 127.0.0.1 --port $(PORT)
 
-test: lint
-	$(BIN)/python -m pytest
+test: lint pytest
 
-lint: $(VENV)/.installed-test
+lint: ruff mypy bands
+
+ruff: $(VENV)/.installed-test
 	$(BIN)/ruff check .
+
+mypy: $(VENV)/.installed-test
 	$(BIN)/mypy
+
+bands: $(VENV)/.installed-test
 	$(BIN)/lint-imports --no-logo
+
+pytest: $(VENV)/.installed-test
+	$(BIN)/python -m pytest $(TESTS)
 
 docs: $(VENV)/.installed
 	$(BIN)/python -m wakeful.config.reference > docs/configuration.md.new
