@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.random import default_rng
 
-from wakeful.backends import trial
+from wakeful.backends import onnx_file, trial
 from wakeful.backends.base import LoadOptions
 from wakeful.backends.onnx_errors import load_error, run_error
 from wakeful.errors import InvalidInput, Unavailable
@@ -130,6 +130,7 @@ def prepare(path: str, directory: str) -> None:
         original = OnnxBackend(_session(path, options, "cpu"), device="cpu", forkable=False, prepared=False)
     except Exception as error:  # the library has no common base of its own
         raise load_error(error, path) from error
+    onnx_file.keep_inputs(Path(directory) / MODEL, [spec.name for spec in original.signature.inputs])
     _flush(directory)
     session = _prepared_session(directory, threads=1)
     if session is None:
@@ -242,7 +243,7 @@ def _difference(original: OnnxBackend, copy: OnnxBackend) -> str | None:
     inputs = trial.sample(original.signature, recipe, trial.SIGNED, 2, default_rng(0))
     first, second, copied = original.run(inputs), original.run(inputs), copy.run(inputs)
     for spec, one, other, got in zip(original.signature.outputs, first, second, copied, strict=True):
-        chance = not trial.agree(spec, other, one)  # a model that draws random numbers
-        if not chance and not trial.agree(spec, got, one):
+        chance = not trial.agree(spec, other, one, trial.SAME_SHAPES)  # a model that draws random numbers
+        if not chance and not trial.agree(spec, got, one, trial.SAME_SHAPES):
             return spec.name
     return None

@@ -12,7 +12,7 @@ from numpy.random import default_rng
 
 from wakeful.backends import trial
 from wakeful.backends.base import Backend
-from wakeful.backends.trial import FAINT, LARGE, PLAIN, SIGNED, ZEROS, Arrays, Recipe, Style
+from wakeful.backends.trial import FAINT, LARGE, OTHER_SHAPES, PLAIN, SAME_SHAPES, SIGNED, ZEROS, Arrays, Recipe, Style
 from wakeful.errors import OutOfMemory, WakefulError
 from wakeful.runtime.messages import Signature, TensorSpec, Verdict
 
@@ -29,7 +29,7 @@ TRIALS: tuple[tuple[Style, ...], ...] = (
     (LARGE, SIGNED, LARGE),
     (SIGNED, FAINT, ZEROS),
 )
-ENOUGH = 2
+ENOUGH = 3
 """Trials that are made however long they take."""
 PATIENCE = 2.0
 """Seconds after which no further trial begins: the model could serve meanwhile."""
@@ -37,6 +37,7 @@ PATIENCE = 2.0
 GENERATED = re.compile(r"unk__\d+|.*_dim_\d+|.*_dynamic_axes_\d+")
 """Names that exporters (tf2onnx, shape inference, torch) make up for a dimension that has none: they say nothing about which are equal."""
 
+CAUSES = "dynamic quantisation does this, or a statistic over the batch"
 ADVICE = 'if its rows are independent all the same, set batching = "on"'
 
 
@@ -67,7 +68,7 @@ def declared(signature: Signature) -> Verdict:
 
 
 def probe(backend: Backend) -> Verdict:
-    """What running the model says: made-up requests alone and merged.
+    """What running the model says: made-up requests alone, merged, and merged with others.
 
     Raises OutOfMemory: then nothing has been found out.
     """
@@ -78,6 +79,7 @@ def probe(backend: Backend) -> Verdict:
     if recipe is None:
         return _no(f"the self-test found no input that the model takes (it said: {refusal}); {ADVICE}")
     began, made = time.monotonic(), 0
+    strangers: list[Arrays] = []
     for seed, styles in enumerate(TRIALS):
         if made >= ENOUGH and time.monotonic() - began > PATIENCE:
             break
@@ -88,9 +90,15 @@ def probe(backend: Backend) -> Verdict:
             raise
         except WakefulError:
             continue  # values that the model refuses even alone say nothing about merging
-        made += 1
-        if (fault := _fault(backend, parts, alone)) is not None:
+        try:
+            fault = _alone_and_merged(backend, parts, alone) or (strangers and _other_company(backend, parts, strangers))
+        except OutOfMemory:
+            raise
+        except WakefulError as error:
+            fault = f"a merged run fails ({error.message})"
+        if fault:
             return _no(f"{fault}; {ADVICE}")
+        strangers, made = parts, made + 1
     if made < ENOUGH:
         return _no(f"the self-test found too few inputs that the model takes; {ADVICE}")
     return Verdict(True, f"rows do not influence each other ({made} trials)", tested=True)
@@ -101,15 +109,13 @@ def _parts(signature: Signature, recipe: Recipe, styles: Sequence[Style], seed: 
     return [trial.sample(signature, recipe, style, rows, random) for style, rows in zip(styles, PARTS, strict=True)]
 
 
-def _fault(backend: Backend, parts: Sequence[Arrays], alone: Sequence[Sequence[np.ndarray]]) -> str | None:
-    """What is wrong with the merged answer; None if each part got what it gets alone."""
-    merged_inputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    try:
-        merged = backend.run(merged_inputs)
-    except OutOfMemory:
-        raise
-    except WakefulError as error:
-        return f"a merged run fails ({error.message})"
+def _merged(parts: Sequence[Arrays]) -> Arrays:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _alone_and_merged(backend: Backend, parts: Sequence[Arrays], alone: Sequence[Sequence[np.ndarray]]) -> str:
+    """What is wrong with the merged answer; empty if each part got what it gets alone."""
+    merged = backend.run(_merged(parts))
     for index, spec in enumerate(backend.signature.outputs):
         for rows, answers in [*zip(PARTS, alone, strict=True), (sum(PARTS), merged)]:
             shape = answers[index].shape
@@ -117,12 +123,28 @@ def _fault(backend: Backend, parts: Sequence[Arrays], alone: Sequence[Sequence[n
                 return f"output {spec.name} has shape {list(shape)} for {rows} row{'s' * (rows > 1)}"
         start = 0
         for part, rows, answers in zip(parts, PARTS, alone, strict=True):
-            if not trial.agree(spec, merged[index][start : start + rows], answers[index]):
-                if not trial.agree(spec, backend.run(part)[index], answers[index]):
+            if not trial.agree(spec, merged[index][start : start + rows], answers[index], OTHER_SHAPES):
+                if not trial.agree(spec, backend.run(part)[index], answers[index], SAME_SHAPES):
                     return f"output {spec.name} differs from run to run even alone"
-                return f"output {spec.name} is not the same in company as alone (dynamic quantisation does this, or a statistic over the batch)"
+                return f"output {spec.name} is not the same in company as alone ({CAUSES})"
             start += rows
-    return None
+    return ""
+
+
+def _other_company(backend: Backend, parts: Sequence[Arrays], strangers: Sequence[Arrays]) -> str:
+    """What is wrong when each part sits beside others than before, in the same place of a run of the same size; empty if it does not notice.
+
+    This is the sharp test: where rows are independent the answers are equal to the last bit, so that small influences show.
+    """
+    before = backend.run(_merged(parts))
+    first = backend.run(_merged([parts[0], *strangers[1:]]))
+    rest = backend.run(_merged([strangers[0], *parts[1:]]))
+    cut = PARTS[0]
+    for index, spec in enumerate(backend.signature.outputs):
+        after = np.concatenate([first[index][:cut], rest[index][cut:]])
+        if not trial.agree(spec, after, before[index], SAME_SHAPES):
+            return f"output {spec.name} of a row depends on the rows beside it ({CAUSES})"
+    return ""
 
 
 def _no(reason: str, *, tested: bool = True) -> Verdict:
