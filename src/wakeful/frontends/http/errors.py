@@ -1,0 +1,100 @@
+"""Errors over HTTP: one table for each dialect, and the few errors that only HTTP knows."""
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import msgspec
+
+from wakeful.errors import WakefulError
+
+Dialect = Literal["oip", "snooze"]
+Headers = list[tuple[str, str]]
+
+OIP_STATUS: dict[str, int] = {
+    "invalid_input": 400,
+    "too_large": 413,
+    "unauthenticated": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "overloaded": 429,
+    "unavailable": 503,
+    "out_of_memory": 503,
+    "timeout": 504,
+    "execution_failed": 500,
+}
+
+SNOOZE_STATUS: dict[str, int] = OIP_STATUS | {"overloaded": 503}
+"""SnoozeML's client retries 503 alone."""
+
+_STATUS: dict[Dialect, dict[str, int]] = {"oip": OIP_STATUS, "snooze": SNOOZE_STATUS}
+
+LONGEST_WAIT = 3600
+"""Most seconds that Retry-After ever asks for."""
+
+
+class HttpError(WakefulError):
+    """An error of the transport, the same in every dialect."""
+
+    status: ClassVar[int]
+
+    def __init__(self, message: str, headers: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(message)
+        self.headers = headers
+
+
+class MethodNotAllowed(HttpError):
+    code = "method_not_allowed"
+    status = 405
+
+    def __init__(self, method: str, allowed: Sequence[str]) -> None:
+        super().__init__(f"method {method} is not allowed here", [("allow", ", ".join(allowed))])
+
+
+class UnsupportedMedia(HttpError):
+    """A content type or encoding that is not understood. `encodings`: those that are."""
+
+    code = "unsupported_media"
+    status = 415
+
+    def __init__(self, message: str, encodings: Sequence[str] = ()) -> None:
+        super().__init__(message, [("accept-encoding", ", ".join(encodings))] if encodings else [])
+
+
+class HeadersTooLarge(HttpError):
+    code = "headers_too_large"
+    status = 431
+
+
+def render(error: Exception, dialect: Dialect) -> tuple[int, Headers, bytes]:
+    """Status, additional headers and JSON body. What is not a WakefulError is a fault of ours, and its text is nobody's business."""
+    if not isinstance(error, WakefulError):
+        return 500, [], b'{"error":"internal error"}'
+    headers: Headers = []
+    if isinstance(error, HttpError):
+        status = error.status
+        headers += error.headers
+    else:
+        status = _STATUS[dialect][error.code]
+    if status in (429, 503):
+        headers.append(("retry-after", str(_whole_seconds(error.retry_after))))
+    if status == 401:
+        headers.append(("www-authenticate", "Bearer"))
+    if error.unstarted:
+        headers.append(("x-wakeful-unstarted", "1"))
+    text = _in_words_of_snooze(error) if dialect == "snooze" else error.message
+    return status, headers, msgspec.json.encode({"error": text.encode(errors="replace").decode()})
+
+
+def _whole_seconds(seconds: float | None) -> int:
+    """For Retry-After: clients of SnoozeML ignore fractions and zero."""
+    if seconds is None or not seconds > 1:
+        return 1
+    return math.ceil(min(seconds, LONGEST_WAIT))
+
+
+def _in_words_of_snooze(error: WakefulError) -> str:
+    """SnoozeML's client tells its exceptions apart by the status and by these words in the text."""
+    text = error.message
+    words = {"invalid_input": "shape mismatch" if "shape" in text else "", "out_of_memory": "out of memory"}.get(error.code, "")
+    return text if words in text.lower() else f"{words}: {text}"

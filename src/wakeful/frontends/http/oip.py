@@ -1,0 +1,367 @@
+"""The Open Inference Protocol (KServe V2) over REST: inference bodies, JSON alone or with the binary tensor extension; and the bodies of
+the metadata, configuration, statistics and repository calls, as `tritonclient.http` sends and reads them.
+
+Decisions where the protocol leaves room: NaN and the infinities are null in a JSON answer and refused in a JSON request; FP16 is taken and
+given as JSON numbers, BF16 is given so but taken as binary data only; keys that are not known are ignored, as the protocol asks;
+extensions that are known and not supported (shared memory, classification) are refused. Where a body was compressed, lengths are those
+of the inflated body.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Annotated, Any
+
+import msgspec
+
+from wakeful.errors import InvalidInput
+from wakeful.frontends.http import numbers
+from wakeful.frontends.http.json_body import parse
+from wakeful.runtime.messages import Signature, TensorSpec
+from wakeful.tensors import DTYPES, Buffer, Tensor, decode_strings
+
+Binary = bool | frozenset[str]
+"""Which outputs are wanted as binary data: all, none, or those of these names."""
+
+Shape = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)], ...], msgspec.Meta(max_length=64)]
+Scalar = str | int | float | bool
+
+
+class Infer(msgspec.Struct, frozen=True):
+    """An inference request."""
+
+    inputs: tuple[Tensor, ...]
+    """Binary data are views of the body."""
+    outputs: tuple[str, ...] | None = None
+    """Wanted outputs in the wanted order; None: all."""
+    binary: Binary = False
+    id: str = ""
+    parameters: dict[str, Scalar] | None = None
+    """What remains when the front end has taken its own: `timeout` and `binary_data_output`."""
+    timeout: int | None = None
+    """Microseconds."""
+
+
+class _InputParameters(msgspec.Struct):
+    binary_data_size: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    shared_memory_region: Any = None
+
+
+class _Input(msgspec.Struct):
+    name: str
+    shape: Shape
+    datatype: str
+    data: msgspec.Raw = msgspec.Raw()
+    parameters: _InputParameters | None = None
+
+
+class _OutputParameters(msgspec.Struct):
+    binary_data: bool | None = None
+    classification: int | None = None
+    shared_memory_region: Any = None
+
+
+class _Output(msgspec.Struct):
+    name: str
+    parameters: _OutputParameters | None = None
+
+
+class _Request(msgspec.Struct):
+    inputs: list[_Input]
+    outputs: list[_Output] | None = None
+    id: str | None = None
+    parameters: dict[str, Scalar] | None = None
+
+
+_decode_request = msgspec.json.Decoder(_Request).decode
+
+
+# ── request ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def decode_infer(body: Buffer, json_length: int | None = None) -> Infer:
+    """Decode a request. `json_length` is the Inference-Header-Content-Length: where the JSON ends and binary data begin; None: all is JSON.
+
+    Raises InvalidInput with the path of the field, before anything of the declared size is allocated.
+    """
+    binary: memoryview | None = None
+    if json_length is not None:
+        if not 0 <= json_length <= len(body):
+            raise InvalidInput.field("Inference-Header-Content-Length", f"at most the body's {len(body)} bytes", json_length)
+        view = memoryview(body)
+        body, binary = view[:json_length], view[json_length:]
+    request = parse(_decode_request, body)
+    given = request.inputs
+    if binary is None and len(given) == 1 and given[0].parameters is None:
+        inputs: tuple[Tensor, ...] = (_decode_json_input(given[0], "inputs[0]"),)
+    else:
+        inputs = _decode_inputs(given, binary)
+    if request.outputs is None and request.parameters is None:
+        return Infer(inputs, None, False, request.id or "")
+    return _with_options(inputs, request)
+
+
+def _decode_json_input(given: _Input, path: str) -> Tensor:
+    datatype, raw = given.datatype, given.data
+    if datatype not in DTYPES:
+        raise InvalidInput.field(f"{path}.datatype", "one of " + ", ".join(DTYPES), repr(datatype))
+    if not raw:
+        raise InvalidInput.field(f"{path}.data", "an array, or parameters.binary_data_size", "neither")
+    shape = given.shape
+    data = numbers.decode(raw, datatype, shape, path)
+    return tuple.__new__(Tensor, (given.name, datatype, shape, data))  # half the time of Tensor(...)
+
+
+def _decode_inputs(given: list[_Input], binary: memoryview | None) -> tuple[Tensor, ...]:
+    inputs: list[Tensor] = []
+    seen: dict[str, int] = {}
+    offset, end = 0, len(binary or b"")
+    for index, one in enumerate(given):
+        path = f"inputs[{index}]"
+        if (first := seen.setdefault(one.name, index)) != index:
+            raise InvalidInput.field(f"{path}.name", "a name of its own", f"{one.name!r} again, as in inputs[{first}]")
+        parameters = one.parameters
+        if parameters is not None and parameters.shared_memory_region is not None:
+            raise InvalidInput(f"{path}.parameters.shared_memory_region: shared memory is not supported")
+        if parameters is None or (size := parameters.binary_data_size) is None:
+            inputs.append(_decode_json_input(one, path))
+            continue
+        if binary is None:
+            raise InvalidInput(f"{path}.parameters.binary_data_size: given without the header Inference-Header-Content-Length")
+        if size > end - offset:
+            raise InvalidInput.field(f"{path}.parameters.binary_data_size", f"at most the {end - offset} bytes that are left", size)
+        inputs.append(_binary_input(one, binary[offset : offset + size], path))
+        offset += size
+    if offset != end:
+        raise InvalidInput.field("request", f"{offset} bytes of binary data, the sum of binary_data_size", end)
+    return tuple(inputs)
+
+
+def _binary_input(given: _Input, data: memoryview, path: str) -> Tensor:
+    dtype = DTYPES.get(given.datatype)
+    if dtype is None:
+        raise InvalidInput.field(f"{path}.datatype", "one of " + ", ".join(DTYPES), repr(given.datatype))
+    if given.data:
+        raise InvalidInput(f"{path}.data: given together with parameters.binary_data_size")
+    count = math.prod(given.shape)
+    if not dtype.itemsize:
+        decode_strings(data, count, f"{path}.data")
+    elif len(data) != count * dtype.itemsize:
+        expected = f"{count * dtype.itemsize} for {dtype.name} of shape {list(given.shape)}"
+        raise InvalidInput.field(f"{path}.parameters.binary_data_size", expected, len(data))
+    elif dtype.name == "BOOL" and count and max(data) > 1:
+        raise InvalidInput.field(f"{path}.data", "bytes 0 and 1 for BOOL", max(data))
+    return Tensor(given.name, dtype.name, given.shape, data)
+
+
+def _with_options(inputs: tuple[Tensor, ...], request: _Request) -> Infer:
+    parameters = request.parameters or {}
+    timeout = parameters.pop("timeout", 0)
+    if type(timeout) is not int or timeout < 0:
+        raise InvalidInput.field("parameters.timeout", "microseconds as a whole number", timeout)
+    binary = parameters.pop("binary_data_output", False)
+    if not isinstance(binary, bool):
+        raise InvalidInput.field("parameters.binary_data_output", "true or false", repr(binary))
+    outputs, chosen = _wanted(request.outputs, binary) if request.outputs else (None, binary)
+    return Infer(inputs, outputs, chosen, request.id or "", parameters or None, timeout or None)
+
+
+def _wanted(outputs: list[_Output], all_binary: bool) -> tuple[tuple[str, ...], Binary]:
+    names: dict[str, bool] = {}
+    for index, output in enumerate(outputs):
+        path, binary = f"outputs[{index}]", all_binary
+        if output.name in names:
+            raise InvalidInput.field(f"{path}.name", "a name of its own", f"{output.name!r} again")
+        if (parameters := output.parameters) is not None:
+            if parameters.classification:
+                raise InvalidInput(f"{path}.parameters.classification: classification is not supported")
+            if parameters.shared_memory_region is not None:
+                raise InvalidInput(f"{path}.parameters.shared_memory_region: shared memory is not supported")
+            if parameters.binary_data is not None:
+                binary = parameters.binary_data
+        names[output.name] = binary
+    chosen = frozenset(name for name, binary in names.items() if binary)
+    return tuple(names), len(chosen) == len(names) or (chosen or False)
+
+
+# ── answer ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def encode_infer(model: str, version: str, id: str, outputs: Sequence[Tensor], binary: Binary = False) -> tuple[bytes, int | None]:
+    """The body, and its Inference-Header-Content-Length where binary data follow the JSON. The outputs' data are copied.
+
+    Raises ExecutionFailed where strings that are not UTF-8 are to become JSON.
+    """
+    if binary:
+        return _encode_mixed(model, version, id, outputs, binary)
+    parts: list[bytes] = []
+    lead = _opening(model, version)
+    for name, datatype, shape, data in outputs:
+        parts += (lead, _output(name, datatype, shape), b',"data":', numbers.encode(data, datatype, shape, name))
+        lead = b"},"
+    parts += (b"}]" if parts else lead + b"]", _closing(id))
+    return b"".join(parts), None
+
+
+def _encode_mixed(model: str, version: str, id: str, outputs: Sequence[Tensor], binary: Binary) -> tuple[bytes, int | None]:
+    entries: list[bytes] = []
+    attached: list[Buffer] = []
+    for name, datatype, shape, data in outputs:
+        entry = _output(name, datatype, shape)
+        if binary is True or (binary and name in binary):
+            entries.append(b'%b,"parameters":{"binary_data_size":%d}}' % (entry, len(data)))
+            attached.append(data)
+        else:
+            entries.append(b'%b,"data":%b}' % (entry, numbers.encode(data, datatype, shape, name)))
+    header = b"%b%b]%b" % (_opening(model, version), b",".join(entries), _closing(id))
+    return b"".join((header, *attached)), len(header) if attached else None
+
+
+@lru_cache(maxsize=1024)
+def _opening(model: str, version: str) -> bytes:
+    return b'{"model_name":%b,"model_version":%b,"outputs":[' % (msgspec.json.encode(model), msgspec.json.encode(version))
+
+
+@lru_cache(maxsize=4096)
+def _output(name: str, datatype: str, shape: tuple[int, ...]) -> bytes:
+    """An entry of `outputs` up to its data."""
+    return msgspec.json.encode({"name": name, "datatype": datatype, "shape": shape})[:-1]
+
+
+def _closing(id: str) -> bytes:
+    return b',"id":%b}' % msgspec.json.encode(id) if id else b"}"
+
+
+# ── models and the server ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository", "parameters", "statistics")
+
+_encode = msgspec.json.encode
+
+
+def server_metadata(version: str) -> bytes:
+    return _encode({"name": "wakeful", "version": version, "extensions": EXTENSIONS})
+
+
+def model_metadata(name: str, versions: Sequence[str], signature: Signature) -> bytes:
+    """A free dimension is -1."""
+    inputs = [{"name": spec.name, "datatype": spec.datatype, "shape": _dims(spec)} for spec in signature.inputs]
+    outputs = [{"name": spec.name, "datatype": spec.datatype, "shape": _dims(spec)} for spec in signature.outputs]
+    return _encode({"name": name, "versions": versions, "platform": signature.platform, "inputs": inputs, "outputs": outputs})
+
+
+def model_config(name: str, signature: Signature, max_batch_size: int) -> bytes:
+    """What of Triton's configuration has a meaning here. `max_batch_size` is 0 for a model that is not batched; otherwise, as with Triton,
+    `dims` leave out axis 0."""
+    skipped = 1 if max_batch_size else 0
+
+    def entries(specs: Iterable[TensorSpec], optional: bool) -> list[dict[str, Any]]:
+        return [
+            {"name": spec.name, "data_type": _config_type(spec.datatype), "dims": _dims(spec)[skipped:]}
+            | ({"optional": spec.optional} if optional else {})
+            for spec in specs
+        ]
+
+    return _encode({
+        "name": name,
+        "platform": signature.platform,
+        "backend": signature.platform.partition("_")[0],
+        "max_batch_size": max_batch_size,
+        "input": entries(signature.inputs, optional=True),
+        "output": entries(signature.outputs, optional=False),
+    })
+
+
+def _dims(spec: TensorSpec) -> list[int]:
+    return [size if isinstance(size, int) else -1 for size in spec.shape]
+
+
+def _config_type(datatype: str) -> str:
+    return "TYPE_STRING" if datatype == "BYTES" else f"TYPE_{datatype}"
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """How often something happened and how long it took together, in nanoseconds."""
+
+    count: int = 0
+    ns: int = 0
+
+
+class ModelStatistics(msgspec.Struct, frozen=True):
+    """Counts since the daemon began. `inferences` counts rows, `executions` runs; `last_inference` is milliseconds since 1970, 0: never."""
+
+    name: str
+    version: str
+    last_inference: int
+    inferences: int
+    executions: int
+    success: Timing
+    fail: Timing
+    queue: Timing
+    compute: Timing
+
+
+def encode_statistics(models: Iterable[ModelStatistics]) -> bytes:
+    """Triton's three phases of computing are one here: copying in and out is part of `compute_infer`."""
+    return _encode({
+        "model_stats": [
+            {
+                "name": model.name,
+                "version": model.version,
+                "last_inference": model.last_inference,
+                "inference_count": model.inferences,
+                "execution_count": model.executions,
+                "inference_stats": {
+                    "success": model.success,
+                    "fail": model.fail,
+                    "queue": model.queue,
+                    "compute_input": Timing(),
+                    "compute_infer": model.compute,
+                    "compute_output": Timing(),
+                },
+                "batch_stats": [],
+            }
+            for model in models
+        ]
+    })
+
+
+# ── repository ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _IndexRequest(msgspec.Struct):
+    ready: bool = False
+
+
+class _ControlRequest(msgspec.Struct):
+    parameters: dict[str, Any] | None = None
+
+
+_decode_index = msgspec.json.Decoder(_IndexRequest).decode
+_decode_control = msgspec.json.Decoder(_ControlRequest).decode
+
+
+def decode_repository_index(body: Buffer) -> bool:
+    """Are only the models wanted that are ready? An empty body asks for all."""
+    return bool(body) and parse(_decode_index, body).ready
+
+
+def encode_repository_index(models: Iterable[tuple[str, str, str, str]]) -> bytes:
+    """Of each model: name, version, state (READY, LOADING, UNLOADING, UNAVAILABLE) and reason."""
+    return _encode([dict(zip(("name", "version", "state", "reason"), model, strict=True)) for model in models])
+
+
+def decode_load(body: Buffer) -> None:
+    """Check a load's body, which may be empty. A model's settings and files are those of the server: the caller cannot bring others."""
+    for name in _control_parameters(body):
+        if name == "config" or name.startswith("file:"):
+            raise InvalidInput(f"parameters.{name}: a load cannot override the model's configuration or files")
+
+
+def decode_unload(body: Buffer) -> None:
+    """Check an unload's body, which may be empty. No model depends on another, so `unload_dependents` changes nothing."""
+    _control_parameters(body)
+
+
+def _control_parameters(body: Buffer) -> dict[str, Any]:
+    return (parse(_decode_control, body).parameters or {}) if body else {}

@@ -1,0 +1,133 @@
+"""SnoozeML's REST bodies. Its clients know 32-bit floats only: the engine casts inputs to what the model declares, and outputs are cast
+back here.
+
+Inputs are read as FP64, so that a whole number beyond 2**24 that a person writes by hand reaches an integer input unharmed. NaN and the
+infinities, in outputs, are null, which the client reads as NaN.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Annotated, Literal, TypedDict
+
+import msgspec
+import numpy as np
+
+from wakeful.errors import InvalidInput
+from wakeful.frontends.http import numbers
+from wakeful.frontends.http.json_body import parse
+from wakeful.tensors import DTYPES, Buffer, Tensor
+
+State = Literal["idle", "loading", "ready", "busy"]
+
+
+class _Input(msgspec.Struct):
+    name: str
+    shape: Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)], ...], msgspec.Meta(min_length=1, max_length=64)]
+    data: msgspec.Raw
+
+
+class _Request(msgspec.Struct):
+    inputs: Annotated[list[_Input], msgspec.Meta(min_length=1)]
+
+
+_decode_request = msgspec.json.Decoder(_Request).decode
+
+
+def decode_infer(body: Buffer) -> tuple[Tensor, ...]:
+    """The inputs, as FP64 to be cast. Beyond what the client sends, nested data and dimensions of size 0 are taken.
+
+    Raises InvalidInput with the path of the field.
+    """
+    tensors: list[Tensor] = []
+    seen: set[str] = set()
+    for index, given in enumerate(parse(_decode_request, body).inputs):
+        path, name = f"inputs[{index}]", given.name
+        if not name.strip():
+            raise InvalidInput.field(f"{path}.name", "a name", repr(name))
+        if name in seen:
+            raise InvalidInput.field(f"{path}.name", "a name of its own", f"{name!r} again")
+        seen.add(name)
+        tensors.append(Tensor(name, "FP64", given.shape, numbers.decode(given.data, "FP64", given.shape, path)))
+    return tuple(tensors)
+
+
+def encode_infer(model: str, outputs: Sequence[Tensor], duration_ms: float) -> bytes:
+    """The answer. `duration_ms` is the time in the server. The outputs' data are copied.
+
+    Raises InvalidInput where an output holds strings.
+    """
+    parts: list[bytes] = []
+    lead = _opening(model)
+    for name, datatype, shape, data in outputs:
+        parts += (lead, _output(name, shape), numbers.encode(_as_float32(data, datatype, name), "FP32", shape, name))
+        lead = b"},"
+    parts.append(b'%b],"duration_ms":%b}' % (b"}" if parts else lead, b"%.3f" % duration_ms if math.isfinite(duration_ms) else b"0"))
+    return b"".join(parts)
+
+
+def _as_float32(data: Buffer, datatype: str, name: str) -> Buffer:
+    if datatype == "FP32":
+        return data
+    if datatype == "BYTES":
+        raise InvalidInput(f"output {name} holds strings; SnoozeML's API is float32 only, the Open Inference Protocol (/v2) has strings")
+    elements = np.frombuffer(data, DTYPES[datatype].numpy)
+    if datatype == "BF16":
+        return (elements.astype("<u4") << 16).tobytes()  # the upper half of an FP32
+    with np.errstate(over="ignore"):
+        return elements.astype("<f4").tobytes()
+
+
+@lru_cache(maxsize=1024)
+def _opening(model: str) -> bytes:
+    return b'{"model_id":%b,"outputs":[' % msgspec.json.encode(model)
+
+
+@lru_cache(maxsize=4096)
+def _output(name: str, shape: tuple[int, ...]) -> bytes:
+    """An entry of `outputs` up to its data."""
+    return msgspec.json.encode({"name": name, "shape": shape})[:-1] + b',"data":'
+
+
+class ModelInfo(TypedDict):
+    id: str
+    state: State
+    onnx_path: str
+    idle_timeout_secs: int
+    max_batch_size: int
+    max_batch_delay_ms: int
+    last_accessed_secs_ago: int
+    description: str | None
+    pinned: bool
+    memory_bytes: int
+
+
+def model_info(
+    *,
+    id: str,
+    state: State,
+    onnx_path: str,
+    idle_timeout: float,
+    max_batch_size: int,
+    max_batch_delay: float,
+    last_accessed: float | None,
+    description: str | None,
+    pinned: bool,
+    memory_bytes: int | None,
+) -> ModelInfo:
+    """One model of a listing. Times are seconds; `last_accessed`: how long ago, None: never.
+
+    The client takes whole numbers only and fails on null, so what is not known is 0, and a setting that is not zero does not become zero.
+    """
+    return ModelInfo(
+        id=id,
+        state=state,
+        onnx_path=onnx_path,
+        idle_timeout_secs=math.ceil(idle_timeout),
+        max_batch_size=max_batch_size,
+        max_batch_delay_ms=math.ceil(round(max_batch_delay * 1000, 6)),
+        last_accessed_secs_ago=int(last_accessed or 0),
+        description=description,
+        pinned=pinned,
+        memory_bytes=memory_bytes or 0,
+    )
