@@ -127,8 +127,8 @@ class BatchQueue:
     def _take_from(self, lane: Lane, max_rows: int, now: float, batch: list[InferRequest], dropped: list[InferRequest]) -> None:
         requests, group = lane.requests, lane.group
         taken = removed = 0
-        while requests:
-            request = requests[0]
+        passed_before = len(dropped)
+        for request in requests:
             rows = request.rows
             if request.left or request.deadline <= now:
                 dropped.append(request)
@@ -137,9 +137,14 @@ class BatchQueue:
                 taken += rows
             else:
                 break
-            requests.popleft()
             removed += rows
-            self._size -= 1
+        leaving = len(batch) + len(dropped) - passed_before
+        if leaving == len(requests):
+            requests.clear()
+        else:
+            for _ in range(leaving):
+                requests.popleft()
+        self._size -= leaving
         lane.rows -= removed
         self.rows -= removed
         if len(self._lanes) > 1:

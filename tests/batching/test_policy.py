@@ -1,0 +1,231 @@
+"""When a batch is cut: every branch of both policies, on a clock that is only a number."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wakeful.batching.policy import NEVER, POLICIES, ArrivalRate, CostModel, Limits, View, adaptive, expected_wait, row_limit, timer
+
+SECONDS = st.floats(0.0, 100.0)
+
+
+def learnt(fixed: float, per_row: float, sizes: tuple[int, ...] = (1, 2, 4, 8, 16)) -> CostModel:
+    costs = CostModel()
+    for _ in range(20):
+        for rows in sizes:
+            costs.observe(rows, fixed + per_row * rows)
+    return costs
+
+
+def steady(per_second: float, until: float) -> ArrivalRate:
+    rate = ArrivalRate()
+    for step in range(int(per_second * 4)):
+        rate.observe(until - 4 + step / per_second, 1)
+    return rate
+
+
+def idle(rows: int, oldest: float = 0.0, **changes: int) -> View:
+    """One idle replica alone."""
+    return View(rows, oldest, in_flight=0, siblings_busy=0, siblings_idle=0, slots_free=2)._replace(**changes)
+
+
+def due(policy: str, view: View, now: float = 0.0, limits: Limits | None = None, costs: CostModel | None = None) -> float:
+    return POLICIES[policy](view, now, limits or Limits(max_rows=8, max_delay=0.2), costs or CostModel(), ArrivalRate())
+
+
+# ── timer ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_timer_waits_the_delay_since_the_oldest_arrival() -> None:
+    assert due("timer", idle(1, oldest=5.0)) == pytest.approx(5.2)
+    assert due("timer", idle(7, oldest=5.0), now=5.1) == pytest.approx(5.2)
+
+
+def test_timer_seals_a_full_batch_at_once() -> None:
+    assert due("timer", idle(8, oldest=5.0), now=5.0) <= 5.0
+    assert due("timer", idle(12, oldest=5.0), now=5.0) <= 5.0
+
+
+def test_a_delay_used_up_behind_a_run_is_not_waited_again() -> None:
+    """C13 b: the request arrives while a run of one second is on, and starts at once when it ends."""
+    assert due("timer", idle(1, oldest=5.0, in_flight=1, slots_free=1), now=5.3) == NEVER
+    assert due("timer", idle(1, oldest=5.0), now=6.0) <= 6.0
+
+
+def test_no_delay_still_merges_what_waits() -> None:
+    limits = Limits(max_rows=8, max_delay=0.0)
+    assert due("timer", idle(3, oldest=5.0), 5.0, limits) <= 5.0
+    assert due("timer", idle(3, oldest=5.0, in_flight=1), 5.0, limits) == NEVER
+
+
+def test_timer_does_not_let_a_group_idle_the_replica_before_a_full_queue() -> None:
+    assert due("timer", idle(2, oldest=5.0, behind=5), now=5.0) == pytest.approx(5.2)
+    assert due("timer", idle(2, oldest=5.0, behind=6), now=5.0) <= 5.0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_only_a_full_batch_is_sealed_ahead(policy: str) -> None:
+    assert due(policy, idle(7, in_flight=1, slots_free=1), now=99.0) == NEVER
+    assert due(policy, idle(8, in_flight=1, slots_free=1), now=99.0) <= 99.0
+    assert due(policy, idle(7, in_flight=1, slots_free=1, behind=100), now=99.0) == NEVER
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nothing_is_due_without_a_slot_or_a_row(policy: str) -> None:
+    assert due(policy, idle(50, in_flight=2, slots_free=0), now=99.0) == NEVER
+    assert due(policy, idle(50, slots_free=0), now=99.0) == NEVER
+    assert due(policy, idle(0), now=99.0) == NEVER
+
+
+# ── adaptive ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_adaptive_runs_at_once_where_all_replicas_are_idle() -> None:
+    assert due("adaptive", idle(1, oldest=5.0), now=5.0) <= 5.0
+    assert due("adaptive", idle(1, oldest=5.0, siblings_idle=3), now=5.0) <= 5.0
+
+
+def test_adaptive_holds_an_idle_replica_beside_a_busy_one_until_its_rows_are_worth_the_fixed_cost() -> None:
+    costs, limits, rate = learnt(0.004, 0.00025), Limits(32, 0.010), steady(4000.0, until=10.0)
+    beside = idle(1, oldest=10.0, siblings_busy=1)
+    # t(1) / 2 replicas after the oldest
+    assert adaptive(beside, 10.0, limits, costs, rate) == pytest.approx(10.0 + 0.00425 / 2, rel=1e-3)
+    # 16 rows of 0.25 ms are as long as the fixed 4 ms; a steady stream of 4000 rows/s would bring 16 a run
+    assert adaptive(beside._replace(rows=14), 10.0, limits, costs, rate) > 10.0
+    assert adaptive(beside._replace(rows=17), 10.0, limits, costs, rate) <= 10.0
+    # the end of the sibling's run
+    assert adaptive(beside._replace(siblings_busy=0, siblings_idle=1), 10.0, limits, costs, rate) <= 10.0
+    # more replicas take turns more often
+    assert adaptive(beside._replace(siblings_idle=2), 10.0, limits, costs, rate) == pytest.approx(10.0 + 0.00425 / 4, rel=1e-3)
+    # other groups wait behind
+    assert adaptive(beside._replace(behind=31), 10.0, limits, costs, rate) <= 10.0
+
+
+def test_adaptive_does_not_wait_for_a_trickle_nor_for_what_it_does_not_know() -> None:
+    costs, limits, beside = learnt(0.004, 0.00025), Limits(32, 0.010), idle(1, oldest=10.0, siblings_busy=1)
+    assert adaptive(beside, 10.0, limits, costs, steady(5.0, until=10.0)) <= 10.0
+    assert adaptive(beside, 10.0, limits, CostModel(), steady(2000.0, until=10.0)) <= 10.0
+    assert adaptive(beside, 10.0, limits, learnt(0.0, 0.004), steady(2000.0, until=10.0)) <= 10.0
+
+
+def test_adaptive_keeps_the_configured_delay_and_the_target() -> None:
+    costs, rate, beside = learnt(0.100, 0.001), steady(500.0, until=10.0), idle(1, oldest=10.0, siblings_busy=1)
+    assert adaptive(beside, 10.0, Limits(64, 0.003), costs, rate) == pytest.approx(10.003)
+    assert adaptive(beside, 10.0, Limits(64, 0.0), costs, rate) <= 10.0
+    assert adaptive(beside, 10.0, Limits(64, 1.0, target_p99=0.301), costs, rate) == pytest.approx(10.0 + 0.101 / 2, rel=1e-3)
+    assert adaptive(beside, 10.0, Limits(64, 1.0, target_p99=0.220), costs, rate) == pytest.approx(10.0 + 0.101 / 2, rel=1e-3)
+
+
+@given(
+    view=st.builds(
+        View, st.integers(0, 40), SECONDS, st.integers(0, 2), st.integers(0, 4), st.integers(0, 4), st.integers(0, 2), st.integers(0, 40)
+    ),
+    waited=SECONDS,
+    limits=st.builds(Limits, st.integers(1, 32), st.floats(0.0, 1.0), st.none() | st.floats(0.001, 1.0)),
+    fixed=st.floats(0.0, 0.1),
+    per_row=st.floats(0.0, 0.1),
+    arriving=st.sampled_from([0.5, 20.0, 1000.0]),
+)
+def test_adaptive_is_never_later_than_timer(view: View, waited: float, limits: Limits, fixed: float, per_row: float, arriving: float) -> None:
+    now = view.oldest + waited
+    costs, rate = learnt(fixed, per_row), steady(arriving, until=now)
+    by_timer, by_learning = timer(view, now, limits, costs, rate), adaptive(view, now, limits, costs, rate)
+    assert max(by_learning, now) <= max(by_timer, now)
+    assert (by_learning == NEVER) == (by_timer == NEVER)
+
+
+# ── what is learnt ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(fixed=st.floats(0.0, 1.0), per_row=st.floats(1e-6, 1.0), sizes=st.sets(st.integers(1, 128), min_size=2, max_size=6))
+def test_costs_are_found(fixed: float, per_row: float, sizes: set[int]) -> None:
+    costs = learnt(fixed, per_row, tuple(sorted(sizes)) * 20)
+    for rows in sizes:
+        assert costs.estimate(rows) == pytest.approx(fixed + per_row * rows, rel=0.05)
+
+
+def test_one_row_count_says_nothing_about_others_and_makes_nobody_wait() -> None:
+    costs = learnt(0.0, 0.010, (4,))
+    assert costs.known
+    assert costs.estimate(4) == pytest.approx(0.040)
+    assert costs.fixed == pytest.approx(0.0)
+
+
+def test_the_slope_is_remembered_while_only_one_row_count_comes() -> None:
+    costs = learnt(0.004, 0.00025)
+    for _ in range(1000):
+        costs.observe(1, 0.00425)
+    assert costs.per_row == pytest.approx(0.00025, rel=0.02)
+    assert costs.estimate(16) == pytest.approx(0.008, rel=0.02)
+
+
+def test_a_slow_first_run_is_forgotten_and_a_hiccup_hardly_counts() -> None:
+    costs = CostModel()
+    costs.observe(1, 2.0)
+    assert not costs.known
+    for _ in range(400):
+        costs.observe(1, 0.005)
+    assert costs.estimate(1) == pytest.approx(0.005, rel=0.1)
+    costs.observe(1, 60.0)
+    assert costs.estimate(1) < 0.006
+
+
+def test_a_model_that_has_become_slower_is_followed() -> None:
+    costs = learnt(0.001, 0.0)
+    for _ in range(400):
+        costs.observe(4, 0.1)
+    assert costs.estimate(4) == pytest.approx(0.1, rel=0.05)
+
+
+@given(st.lists(st.tuples(st.integers(-3, 256), st.floats(allow_nan=True, allow_infinity=True)), max_size=60))
+def test_costs_stay_sane_whatever_is_observed(runs: list[tuple[int, float]]) -> None:
+    costs = CostModel()
+    for rows, seconds in runs:
+        costs.observe(rows, min(seconds, 1e6) if seconds != math.inf else seconds)
+    assert 0.0 <= costs.fixed < math.inf
+    assert 0.0 <= costs.per_row < math.inf
+
+
+def test_arrival_rate_follows_and_fades() -> None:
+    rate = steady(200.0, until=10.0)
+    assert rate.rate(10.0) == pytest.approx(200.0, rel=0.02)
+    assert rate.rate(20.0) < 0.1
+    assert ArrivalRate().rate(1e9) == 0.0
+    rate.observe(1e9, 5)
+    assert rate.rate(1e9) == pytest.approx(20.0)
+
+
+# ── limits ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(fixed=st.floats(0.0, 0.1), per_row=st.floats(1e-5, 0.1), max_rows=st.integers(1, 64), target=st.floats(1e-3, 2.0))
+def test_row_limit_is_the_largest_that_keeps_the_target(fixed: float, per_row: float, max_rows: int, target: float) -> None:
+    costs = learnt(fixed, per_row)
+    n = row_limit(Limits(max_rows, 0.01, target), costs)
+    assert 1 <= n <= max_rows
+    assert n == 1 or 2 * costs.estimate(n) <= target * (1 + 1e-9)
+    assert n == max_rows or 2 * costs.estimate(n + 1) > target * (1 - 1e-9)
+
+
+def test_without_target_or_knowledge_the_configured_limit_holds() -> None:
+    assert row_limit(Limits(16), learnt(1.0, 1.0)) == 16
+    assert row_limit(Limits(16, target_p99=0.001), CostModel()) == 16
+    assert row_limit(Limits(16, target_p99=1.0), learnt(0.1, 0.0)) == 16
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_target_makes_batches_smaller(policy: str) -> None:
+    costs, view = learnt(0.010, 0.010), idle(4, oldest=5.0, in_flight=1, slots_free=1)
+    assert due(policy, view, 5.0, Limits(16, 1.0), costs) == NEVER
+    assert due(policy, view, 5.0, Limits(16, 1.0, target_p99=0.101), costs) <= 5.0
+
+
+def test_expected_wait() -> None:
+    costs = learnt(0.010, 0.010)
+    assert expected_wait(0, 0.0, 1, costs, 9) == 0.0
+    assert expected_wait(8, 0.05, 1, costs, 9) == pytest.approx(0.05)
+    assert expected_wait(18, 0.05, 1, costs, 9) == pytest.approx(0.25, rel=1e-3)
+    assert expected_wait(18, 0.05, 2, costs, 9) == pytest.approx(0.15, rel=1e-3)
+    assert expected_wait(18, -1.0, 0, costs, 9) == pytest.approx(0.2, rel=1e-3)
