@@ -110,8 +110,8 @@ def test_what_the_declaration_excludes_is_not_run(tmp_path: Path, make: Callable
 
 GRAPHS = {
     "faint": (
-        ("m (float[N,4] x) => (float[N,4] y) <float part = {0.000001}>"
-        " { mean = ReduceMean<axes = [0]>(x) share = Mul(mean, part) y = Add(x, share) }"),
+        ("m (float[N,4] x) => (float[N,4] y) <float part = {0.00001}>"
+        " { mean = ReduceMean<axes = [0]>(x) share = Mul(mean, part) factor = Exp(share) y = Mul(x, factor) }"),
         "depends on the rows beside it",
     ),
     "numbered": (
