@@ -30,10 +30,10 @@ from wakeful.tensors import DTYPES, Buffer, decode_strings, encode_strings
 _dumps, _NUMPY = orjson.dumps, orjson.OPT_SERIALIZE_NUMPY
 _array = np.frombuffer
 
-LONG = 2048
+LONG = 6144
 """Bytes of JSON from which simdjson is faster."""
 
-KEPT = 1 << 20
+KEPT = 4 << 20
 """Bytes of JSON up to which one parser is used again; it keeps buffers of several times the longest text that it has seen."""
 
 _shared_parser = simdjson.Parser()
@@ -154,7 +154,8 @@ def _decode_long(raw: bytes, codec: Codec, kind: Wide, shape: Sequence[int], cou
         wide = np.frombuffer(array.as_buffer(of_type=kind), _WIDE[kind])
     except (ValueError, TypeError, RuntimeError):
         return None
-    if not count or len(wide) != count or not (raw.count(b"[") == 1 or raw.translate(None, _NOT_STRUCTURE) == _structure(shape)):
+    flat = raw.find(b"[", raw.find(b"[") + 1) < 0
+    if not count or len(wide) != count or not (flat or raw.translate(None, _NOT_STRUCTURE) == _structure(shape)):
         return None
     if codec.dtype == wide.dtype:
         return wide.tobytes()
