@@ -374,6 +374,11 @@ def test_model_metadata() -> None:
     }
 
 
+def test_model_metadata_can_tell_why_a_model_is_not_batched() -> None:
+    batching = {"merged": False, "reason": "axis 0 is fixed"}
+    assert json.loads(oip.model_metadata("m", ["1"], SIGNATURE, batching))["batching"] == batching
+
+
 @pytest.mark.parametrize(("rows", "x", "y"), [(0, [-1, 4], [-1]), (16, [4], [])])
 def test_model_config(rows: int, x: list[int], y: list[int]) -> None:
     config = json.loads(oip.model_config("m", SIGNATURE, rows))

@@ -8,7 +8,7 @@ of the inflated body.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -243,11 +243,12 @@ def server_metadata(version: str) -> bytes:
     return _encode({"name": "wakeful", "version": version, "extensions": EXTENSIONS})
 
 
-def model_metadata(name: str, versions: Sequence[str], signature: Signature) -> bytes:
-    """A free dimension is -1."""
+def model_metadata(name: str, versions: Sequence[str], signature: Signature, batching: Mapping[str, object] | None = None) -> bytes:
+    """A free dimension is -1. `batching`, beyond the protocol: whether requests are merged, and why (not)."""
     inputs = [{"name": spec.name, "datatype": spec.datatype, "shape": _dims(spec)} for spec in signature.inputs]
     outputs = [{"name": spec.name, "datatype": spec.datatype, "shape": _dims(spec)} for spec in signature.outputs]
-    return _encode({"name": name, "versions": versions, "platform": signature.platform, "inputs": inputs, "outputs": outputs})
+    metadata = {"name": name, "versions": versions, "platform": signature.platform, "inputs": inputs, "outputs": outputs}
+    return _encode(metadata | ({"batching": batching} if batching else {}))
 
 
 def model_config(name: str, signature: Signature, max_batch_size: int) -> bytes:
