@@ -1,0 +1,107 @@
+"""What tells one state of a model's files from another: cheaply by their directory entries, exactly by their content."""
+
+import hashlib
+import os
+import platform
+import re
+from functools import cache
+from pathlib import Path
+
+_NO_DATA = frozenset({".json", ".log", ".md", ".py", ".toml", ".txt", ".yaml", ".yml"})
+"""Suffixes of files that lie beside models and change without them: settings, tokenizers, notes."""
+
+_CPU_KEYS = frozenset({
+    "vendor_id", "cpu family", "model", "model name", "flags",  # x86
+    "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",  # ARM
+})
+
+_CHUNK = 256 * 1024
+_MARK = b"\n\x08location\x12"
+_LOCATION = re.compile(re.escape(_MARK) + rb"(?:([\x00-\x7f])|([\x80-\xff])([\x00-\x7f]))", re.DOTALL)
+"""How protobuf writes an entry of TensorProto.external_data whose key is "location", up to the length of its value in one or two bytes."""
+_LONGEST_ENTRY = 4 * 1024 + len(_MARK) + 2
+"""A path cannot be longer than 4 KiB."""
+
+
+def model_files(model: Path) -> list[Path]:
+    """The files that make up a model, itself first; the files of the directory if it is one.
+
+    An ONNX file may keep weights in others beside it. A file there belongs to the model with the longest name that begins its own, as
+    `encoder.onnx.data` does; one that begins like no model (`weights.bin`) may belong to any. Whether the model really uses it is only known
+    to who reads the whole model. Subdirectories are not looked into: see `data_elsewhere`.
+    """
+    if model.is_dir():
+        return sorted(path for path in model.iterdir() if path.is_file())
+    with os.scandir(model.parent) as entries:
+        names = sorted(entry.name for entry in entries if entry.is_file())
+    stem = model.stem
+    other_models = tuple(Path(name).stem for name in names if name.endswith(model.suffix) and name != model.name)
+    longer_named = tuple(other for other in other_models if len(other) > len(stem) and other.startswith(stem))
+
+    def is_companion(name: str) -> bool:
+        if name.startswith(".") or name.endswith(model.suffix) or Path(name).suffix in _NO_DATA:
+            return False
+        return not name.startswith(longer_named if name.startswith(stem) else other_models)
+
+    return [model, *(model.parent / name for name in names if is_companion(name))]
+
+
+def identity_of(model: Path) -> str:
+    """A name, fit for a file, that changes whenever the content of the model's files may have changed. Raises OSError if they cannot be seen.
+
+    The change time is part of it because what unpacks archives sets the modification time as it likes, and inode numbers are used again.
+    """
+    facts = [os.path.realpath(model)]
+    for path in model_files(model):
+        status = path.stat()
+        facts.append(f"{path.name} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}")
+    return digest(*facts)
+
+
+def content_hash(model: Path) -> str:
+    """The same for equal content, wherever it lies and however the model itself is named. Blocks: reads all files."""
+    facts = []
+    for path in model_files(model):
+        with path.open("rb") as file:
+            facts += ["" if path == model else path.name, hashlib.file_digest(file, "sha256").hexdigest()]
+    return digest(*facts)
+
+
+def data_elsewhere(model: Path) -> bool:
+    """Does the model keep weights where `identity_of` does not look, so that it cannot notice their change? Blocks: reads the file."""
+    beside = {path.name for path in model_files(model)}
+    return any(os.path.normpath(location) not in beside for location in _data_locations(model))
+
+
+def _data_locations(model: Path) -> set[str]:
+    """Where an ONNX file says that its weights are, found without a parser for the rest of it."""
+    found = set()
+    with model.open("rb") as file:
+        window = b""
+        while chunk := file.read(_CHUNK):
+            window = window[-_LONGEST_ENTRY:] + chunk
+            if _MARK not in window:  # many times faster than the pattern
+                continue
+            for match in _LOCATION.finditer(window):
+                short, low, high = match.groups()
+                length = short[0] if short else low[0] & 0x7F | high[0] << 7
+                value = window[match.end() : match.end() + length]
+                if len(value) == length:  # else the next window holds all of it
+                    found.add(value.decode(errors="replace"))
+    return found
+
+
+@cache
+def cpu_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The same on processors that the same machine code and memory layouts suit."""
+    try:
+        lines = cpuinfo.read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    facts = {line for line in lines if line.partition(":")[0].strip() in _CPU_KEYS}
+    return digest(platform.machine(), *sorted(facts))[:16]
+
+
+def digest(*facts: str) -> str:
+    """32 hexadecimal digits."""
+    return hashlib.sha256("\0".join(facts).encode(errors="surrogateescape")).hexdigest()[:32]
