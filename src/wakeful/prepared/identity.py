@@ -7,7 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-_NO_DATA = frozenset({".json", ".log", ".md", ".py", ".toml", ".txt", ".yaml", ".yml"})
+_NO_DATA = (".json", ".log", ".md", ".py", ".toml", ".txt", ".yaml", ".yml")
 """Suffixes of files that lie beside models and change without them: settings, tokenizers, notes."""
 
 _CPU_KEYS = frozenset({
@@ -35,11 +35,11 @@ def model_files(model: Path) -> list[Path]:
     with os.scandir(model.parent) as entries:
         names = sorted(entry.name for entry in entries if entry.is_file())
     stem = model.stem
-    other_models = tuple(Path(name).stem for name in names if name.endswith(model.suffix) and name != model.name)
+    other_models = tuple(name.removesuffix(model.suffix) for name in names if name.endswith(model.suffix) and name != model.name)
     longer_named = tuple(other for other in other_models if len(other) > len(stem) and other.startswith(stem))
 
     def is_companion(name: str) -> bool:
-        if name.startswith(".") or name.endswith(model.suffix) or Path(name).suffix in _NO_DATA:
+        if name.startswith(".") or name.endswith((model.suffix, *_NO_DATA)):
             return False
         return not name.startswith(longer_named if name.startswith(stem) else other_models)
 
