@@ -16,7 +16,7 @@ class InferRequest:
     """
 
     __slots__ = (
-        "model", "inputs", "outputs", "id", "parameters", "deadline", "arrived", "coerce", "left",
+        "model", "inputs", "outputs", "id", "parameters", "deadline", "arrived", "coerce", "protocol", "left",
         "rows", "group", "started", "attempts", "settled",
     )
 
@@ -31,6 +31,7 @@ class InferRequest:
         parameters: Mapping[str, Any] | None = None,
         deadline: float = FOREVER,
         coerce: bool = False,
+        protocol: str = "",
     ) -> None:
         self.model = model
         self.inputs = inputs
@@ -44,6 +45,8 @@ class InferRequest:
         """Monotonic seconds."""
         self.coerce = coerce
         """True when the front end knows no datatypes (SnoozeML): inputs are FP64 or FP32 and are cast to what the model declares."""
+        self.protocol = protocol
+        """Front end, for the counters."""
         self.left = False
 
         # Owned by the layers below the front end.

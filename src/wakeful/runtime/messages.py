@@ -72,15 +72,20 @@ class Awake(msgspec.Struct, frozen=True, array_like=True, tag="awake"):
 
 
 class Exited(msgspec.Struct, frozen=True, array_like=True, tag="exited"):
-    """A replica's process has ended. `status` is waitpid's; `oom` tells that the kernel's OOM killer has struck in our cgroup since."""
+    """A replica's process has ended. `status` is waitpid's."""
 
     pid: int
     status: int
-    oom: bool
 
 
 class ForkFailed(msgspec.Struct, frozen=True, array_like=True, tag="fork_failed"):
     replica: int
+    reason: str
+
+
+class Broken(msgspec.Struct, frozen=True, array_like=True, tag="broken"):
+    """The nursery cannot work at all: its library does not import."""
+
     reason: str
 
 
@@ -121,7 +126,8 @@ class Run(msgspec.Struct, frozen=True, array_like=True, tag="run"):
 
 
 class Split(msgspec.Struct, frozen=True, array_like=True, tag="split"):
-    """Fork yourself. Descriptors: the copy's channel, then one memfd a slot. Answered by Refused when it is not safe, else the copy says Ready."""
+    """Fork yourself. Descriptors follow in the next packet: the copy's channel, then one memfd a slot. The copy says Hello and Ready on its own
+    channel; where forking is not safe, the copy's channel closes."""
 
     replica: int
 
@@ -190,7 +196,7 @@ class Footprint(msgspec.Struct, frozen=True, array_like=True, tag="footprint"):
 
 
 ToNursery = Fork
-FromNursery = Awake | Exited | ForkFailed
+FromNursery = Awake | Exited | ForkFailed | Broken
 ToReplica = Load | Probe | Prepare | Run | Split | Stop
 FromReplica = Hello | Ready | Probed | Prepared | Refused | Done | Failed | Footprint
 

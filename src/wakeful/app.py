@@ -1,0 +1,166 @@
+"""The composition root: builds everything once, owns the one task group, and the order of starting and stopping."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Coroutine
+from importlib import metadata
+from typing import Any
+
+from wakeful.clock import monotonic
+from wakeful.config.settings import ModelSettings, Settings
+from wakeful.engine import Engine
+from wakeful.errors import Unavailable
+from wakeful.frontends.http.server import HttpServer
+from wakeful.memory import budget
+from wakeful.memory.supervisor import Supervisor
+from wakeful.models.errands import Errands
+from wakeful.models.file import ModelFile
+from wakeful.models.model import Model, Surroundings
+from wakeful.models.registry import Registry
+from wakeful.models.repository import Repository
+from wakeful.prepared.cache import PreparedCache
+from wakeful.prepared.knowledge import Knowledge
+from wakeful.replicas.threads import usable_cores
+from wakeful.runtime.processes import Processes
+from wakeful.telemetry.events import Events
+from wakeful.telemetry.logs import Log, capture_logging
+from wakeful.telemetry.metrics import Metrics
+from wakeful.telemetry.units import show_bytes, show_seconds
+
+log = logging.getLogger(__name__)
+
+SAVE_SECONDS = 30.0
+"""What was learnt is written to disk this often."""
+POLL_SECONDS = 0.02
+"""While stopping: how often the remaining work is counted."""
+DISTRIBUTIONS = {"onnx": ("onnxruntime", "onnxruntime-gpu")}
+
+
+class App:
+    """One daemon. `run` is its whole life."""
+
+    def __init__(self, settings: Settings, started: float) -> None:
+        self.settings = settings
+        self._started = started
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._tasks: asyncio.TaskGroup | None = None
+        self.log = Log(format=settings.server.log_format)
+        capture_logging(self.log)
+        self.events = Events(self.log)
+        self.metrics = Metrics()
+        self.registry = Registry()
+        self.knowledge = Knowledge(settings.cache.directory)
+        self.cache = PreparedCache(settings.cache.directory, settings.cache.limit)
+        machine = budget.read_memory()
+        self.supervisor = Supervisor(
+            budget.resolve_budget(settings.memory.limit, machine), settings.memory.max_loaded_models, budget.read_memory, self.events
+        )
+        self.cores = usable_cores(budget.cpu_quota(), len(os.sched_getaffinity(0)))
+        self.processes = Processes(lambda: budget.oom_kills() or 0, self._nursery_lost)
+        self.errands = Errands(self.processes, self.supervisor, self.cache, self.events)
+        self.surroundings = Surroundings(self.processes, self.supervisor, self.events, self.cores, self.errands.wish_prepared)
+        self.repository = Repository(settings, self.registry, self._make_model, self.events)
+        self.engine = Engine(self.registry, self.supervisor, self.metrics, self.events, self.errands.inspect, self.repository.refresh)
+        self.http = HttpServer(self.engine, settings.server, self._spawn)
+        self.metrics.read_budget = lambda: self.supervisor.budget
+        self.metrics.read_oldest_load = self.supervisor.oldest_load
+        self.metrics.read_dropped_lines = lambda: self.log.dropped
+
+    def _make_model(self, settings: ModelSettings) -> Model:
+        file = ModelFile(settings.path, settings.backend, library_of(settings.backend), self.knowledge, self.cache)
+        return Model(settings, file, self.metrics.model(settings.id), self.surroundings)
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a handler that waits as a task of the daemon."""
+        assert self._tasks is not None
+        self._tasks.create_task(coroutine)
+
+    def _nursery_lost(self, backend: str, reason: str) -> None:
+        self.events.emit("restart", "", f"the nursery for {backend} has died ({reason}) and is started again; replicas live on", cause=reason)
+
+    # ── the three verbs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def run(self, sock: socket.socket) -> None:
+        """Serve until a signal says stop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            await self._start(sock)
+            background = [tasks.create_task(self.errands.run()), tasks.create_task(self._save_now_and_then())]
+            await self._stop.wait()
+            await self._finish()
+            for task in background:
+                task.cancel()
+        self.processes.stop()
+        self.knowledge.save()
+        self.cache.close()
+        self.events.emit("stop", "", "stopped")
+        self.log.close()
+
+    async def _start(self, sock: socket.socket) -> None:
+        for backend in {settings.backend for settings in self.settings.models} | {self.settings.defaults.backend}:
+            self.processes.warm(backend)
+        self.repository.register_all()
+        await self.http.start(sock)
+        self.engine.condition.ready = True
+        for model in self.registry:
+            model.start_standing()
+        host, port = sock.getsockname()[:2]
+        asleep = len(self.registry)
+        self.events.emit(
+            "ready", "",
+            f"http://{host}:{port}  {asleep} models, {self.cores} cores, memory budget {show_bytes(self.supervisor.budget)}, "
+            f"in {show_seconds(monotonic() - self._started)}",
+            port=port, models=asleep, cores=self.cores, budget=self.supervisor.budget,
+        )
+
+    async def _finish(self) -> None:
+        """Outside in: not ready, serve on for the lame-duck time, close the doors, finish the work, end the replicas. One deadline ends every wait."""
+        server = self.settings.server
+        self.engine.condition.ready = False
+        self.events.emit("stop", "", f"stopping: {self.http.busy} requests are being answered")
+        await self._wait(lambda: False, server.lame_duck)
+        self.http.close_listeners()
+        await self._wait(lambda: self.http.busy == 0, server.grace)
+        self.engine.condition.draining = True
+        cut = self.http.busy
+        if cut:
+            self.events.emit("stop", "", f"{cut} requests were cut off after {server.grace:g} s", cut=cut)
+        for model in self.registry:
+            model.fail_waiting(Unavailable("the server is stopping", unstarted=True))
+            model.batcher.hold(queued=False)
+            model.group.end_all("shutdown")
+        await self._wait(lambda: not any(model.group.replicas for model in self.registry), 1.0)
+        self.http.close()
+
+    async def _wait(self, done: Callable[[], bool], seconds: float) -> None:
+        """Wait until `done`, for at most `seconds`, less after a second signal."""
+        end = monotonic() + seconds
+        while not done() and monotonic() < end and not self._hurry.is_set():
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _signalled(self) -> None:
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+    async def _save_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(SAVE_SECONDS)
+            await asyncio.to_thread(self.knowledge.save)
+
+
+def library_of(backend: str) -> str:
+    """Name and version of a backend's library, without importing it."""
+    for distribution in DISTRIBUTIONS[backend]:
+        try:
+            return f"{distribution} {metadata.version(distribution)}"
+        except metadata.PackageNotFoundError:
+            continue
+    return "missing"

@@ -1,0 +1,477 @@
+"""The loop of one model's batches: requests wait in the lanes of replicas, batches are cut, run and answered.
+
+This is the only code that settles requests. A lane belongs to one replica; its queue holds what has not started, which may still move to another
+lane. Nothing here waits: everything is a reaction to an arrival, a timer, or a word from a replica.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from wakeful.batching import collate, parts, policy
+from wakeful.batching.queue import BatchQueue
+from wakeful.clock import monotonic
+from wakeful.config.settings import BatchingSettings
+from wakeful.errors import BY_CODE, ExecutionFailed, OutOfMemory, TimedOut, WakefulError
+from wakeful.inference import FOREVER, InferRequest
+from wakeful.runtime.arena import Slot
+from wakeful.runtime.messages import Done, Failed, Placement
+from wakeful.telemetry.metrics import SUCCESS, ModelStats
+from wakeful.tensors import Tensor
+
+log = logging.getLogger(__name__)
+
+MAX_DEATHS = 2
+"""Replicas that one request may take down before it is refused."""
+MAX_ALLOCATION_TRIES = 2
+"""Runs of one request that may end out of memory."""
+
+
+LEFT = "left"
+"""Outcome of a request whose caller did not wait for the answer."""
+
+
+class Runner(Protocol):
+    """What a lane needs of a replica."""
+
+    @property
+    def slots(self) -> Sequence[Slot]: ...
+
+    def run(self, run: int, slot: int, end: int, inputs: tuple[Placement, ...]) -> None: ...
+
+
+class Owner(Protocol):
+    """What the batcher tells the model that it belongs to."""
+
+    def lane_idle(self, lane: "Lane") -> None:
+        """Nothing is queued or running in this lane any more."""
+
+    def memory_wanted(self) -> None:
+        """A run ended out of memory: free what can be freed before the next try."""
+
+
+class Batch:
+    """One run: its requests, and where it lies."""
+
+    __slots__ = ("requests", "rows", "slot")
+
+    def __init__(self, requests: list[InferRequest], rows: int, slot: int) -> None:
+        self.requests = requests
+        self.rows = rows
+        self.slot = slot
+
+
+class Lane:
+    """The queue of one ready replica and what it runs."""
+
+    __slots__ = ("active", "closed", "free", "queue", "replica", "running", "scheduled", "timer")
+
+    def __init__(self, replica: Runner) -> None:
+        self.replica = replica
+        self.queue = BatchQueue()
+        self.running: deque[tuple[int, Batch]] = deque()
+        self.free = list(range(len(replica.slots)))
+        self.active = 0
+        """Requests in running batches."""
+        self.closed = False
+        self.scheduled = False
+        self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.running or len(self.queue))
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """(waiting requests, running requests): what routing compares."""
+        return len(self.queue), self.active
+
+    def cancel_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+class Batcher:
+    """All lanes of one model."""
+
+    def __init__(
+        self, settings: BatchingSettings, choose: Callable[[Sequence[tuple[int, int]]], int], stats: ModelStats, owner: Owner
+    ) -> None:
+        self.lanes: list[Lane] = []
+        self._closing: list[Lane] = []
+        """Closed lanes whose last runs have not ended."""
+        self.room = BatchQueue()
+        """Requests that no ready replica can take yet."""
+        self.held = False
+        """True while the model drains: new requests wait in the room."""
+        self.costs = policy.CostModel()
+        self.rate = policy.ArrivalRate()
+        self.limits = policy.Limits(settings.max_rows, settings.max_delay, settings.target_p99, settings.policy)
+        """`max_rows` falls when a run ends out of memory."""
+        self._due = policy.POLICIES[settings.policy]
+        self._choose = choose
+        self._stats = stats
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._runs = 0
+        self._next_deadline = FOREVER
+        self._deadline_timer: asyncio.TimerHandle | None = None
+
+    # ── what the model asks ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def waiting(self) -> int:
+        """Requests that have not started."""
+        return len(self.room) + sum(len(lane.queue) for lane in self.lanes)
+
+    @property
+    def active(self) -> int:
+        """Requests that are running."""
+        return sum(lane.active for lane in (*self.lanes, *self._closing))
+
+    @property
+    def busy(self) -> bool:
+        return any(lane.busy for lane in (*self.lanes, *self._closing))
+
+    @property
+    def row_limit(self) -> int:
+        """Most rows of one run, by the settings, by the latency target and by what memory allowed."""
+        return policy.row_limit(self.limits, self.costs)
+
+    def smallest_queue(self) -> int:
+        """Requests that wait for the least busy ready replica."""
+        return min((len(lane.queue) for lane in self.lanes), default=len(self.room))
+
+    def open(self, replica: Runner) -> Lane:
+        """A replica is ready: give it a lane and let it take what waits."""
+        lane = Lane(replica)
+        self.lanes.append(lane)
+        self._schedule(lane)
+        return lane
+
+    def close(self, lane: Lane) -> None:
+        """The replica takes no new work (it drains or has died): what has not started moves to other lanes, or waits in the room."""
+        self.lanes.remove(lane)
+        lane.closed = True
+        lane.cancel_timer()
+        if lane.running:
+            self._closing.append(lane)
+        for request in lane.queue.drain():
+            self._enqueue(request)
+
+    def lost(self, lane: Lane, reason: str, out_of_memory: bool) -> None:
+        """The replica died. What it was running is run again alone, elsewhere: only a request that keeps killing replicas fails."""
+        running, lane.running = lane.running, deque()
+        lane.active = 0
+        if lane.closed:
+            self._forget(lane)
+        else:
+            self.close(lane)
+        for position, (_, batch) in enumerate(running):
+            for request in batch.requests:
+                if request.settled:
+                    continue
+                if position == 0:  # the others had been handed over, but a replica runs one at a time
+                    request.attempts += 1
+                    request.group = None
+                if request.attempts < MAX_DEATHS:
+                    self._enqueue(request)
+                elif out_of_memory:
+                    self.refuse(request, OutOfMemory(f"out of memory: {reason}, {request.attempts} times for this request"))
+                else:
+                    self.refuse(request, ExecutionFailed(f"{reason}, {request.attempts} times while it ran this request"))
+
+    def submit(self, request: InferRequest) -> None:
+        """Queue a validated request: its rows and group are set."""
+        if request.rows > self.row_limit and request.group is not None:
+            self._split(request, self.row_limit)
+        else:
+            self._enqueue(request)
+        self.rate.observe(request.arrived, request.rows)
+
+    def regroup(self, validate: Callable[[InferRequest], None]) -> None:
+        """Look at everything that waits once more, because a replica is ready or more is known of the model. `validate` raises for what cannot run."""
+        waiting = self.room.drain()
+        for lane in self.lanes:
+            waiting += lane.queue.drain()
+        for request in waiting:
+            if request.settled:
+                continue
+            try:
+                if request.attempts == 0:  # others run alone, as they are
+                    validate(request)
+            except WakefulError as error:
+                self.refuse(request, error)
+            else:
+                self.submit(request)
+
+    def hold(self, *, queued: bool) -> None:
+        """Keep new requests in the room from now on; with `queued` also those that wait in lanes."""
+        self.held = True
+        for lane in self.lanes if queued else ():
+            for request in lane.queue.drain():
+                self._enqueue(request)
+
+    def fail_all(self, error: WakefulError) -> None:
+        """Refuse everything that waits."""
+        for queue in (self.room, *(lane.queue for lane in self.lanes)):
+            for request in queue.drain():
+                self.refuse(request, error)
+
+    def expected_wait(self) -> float:
+        """Seconds until a request that arrives now would begin, as far as run times are known."""
+        lanes = self.lanes
+        if not lanes or not self.costs.known:
+            return 0.0
+        rows = sum(lane.queue.rows for lane in lanes)
+        remaining = sum(self.costs.estimate(batch.rows) for lane in lanes for _, batch in lane.running) / len(lanes)
+        return policy.expected_wait(rows, remaining, len(lanes), self.costs, self.row_limit)
+
+    # ── arrivals ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _enqueue(self, request: InferRequest) -> None:
+        if request.deadline < self._next_deadline:
+            self._watch_deadline(request.deadline)
+        lanes = self.lanes
+        if self.held or not lanes:
+            self.room.push(request)
+            return
+        lane = lanes[0] if len(lanes) == 1 else lanes[self._choose([lane.load for lane in lanes])]
+        lane.queue.push(request)
+        if not lane.scheduled:
+            lane.scheduled = True
+            self._loop.call_soon(self._pump, lane)  # whatever arrives in this turn of the loop may share the run
+
+    def _split(self, request: InferRequest, limit: int) -> None:
+        parts.Parted(request, limit, self._enqueue, self.answer, self.refuse).submit_next()
+
+    # ── batches out ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _schedule(self, lane: Lane) -> None:
+        if not lane.scheduled:
+            lane.scheduled = True
+            self._loop.call_soon(self._pump, lane)
+
+    def _timer_fired(self, lane: Lane) -> None:
+        lane.timer = None
+        self._pump(lane)
+
+    def _pump(self, lane: Lane) -> None:
+        """Seal what is due in this lane."""
+        lane.scheduled = False
+        lane.cancel_timer()
+        while lane.free and not lane.closed:
+            head = lane.queue.head() or self._stolen(lane)
+            if head is None:
+                if not lane.running:
+                    self._owner.lane_idle(lane)
+                return
+            now = monotonic()
+            due = self._due(self._view(lane, head), now, self.limits, self.costs, self.rate)
+            if due > now:
+                if due < FOREVER:
+                    lane.timer = self._loop.call_later(due - now, self._timer_fired, lane)
+                return
+            self._seal(lane, now)
+
+    def _view(self, lane: Lane, head: tuple[int, float]) -> policy.View:
+        busy = idle = 0
+        if len(self.lanes) > 1:
+            for other in self.lanes:
+                if other is not lane:
+                    if other.running:
+                        busy += 1
+                    else:
+                        idle += 1
+        return policy.View(head[0], head[1], len(lane.running), busy, idle, len(lane.free), max(lane.queue.rows - head[0], 0))
+
+    def _stolen(self, lane: Lane) -> tuple[int, float] | None:
+        """Take over work that waits in the longest other lane, so that no replica is idle beside a queue."""
+        if len(self.lanes) < 2 or lane.running:
+            return None
+        longest = max(self.lanes, key=lambda other: len(other.queue))
+        if longest is lane or not longest.running:
+            return None
+        for request in longest.queue.steal(self.row_limit):
+            lane.queue.push(request)
+        return lane.queue.head()
+
+    def _seal(self, lane: Lane, now: float) -> None:
+        """Cut a batch, write it into a free slot and hand it to the replica."""
+        requests, dropped = lane.queue.take(self.row_limit, now)
+        for request in dropped:
+            self._dropped(request, now)
+        if not requests:
+            return
+        rows = 0
+        for request in requests:
+            rows += request.rows
+            parts.next_part(request)
+        slot = lane.free.pop()
+        try:
+            inputs, end = collate.collate(requests, rows, lane.replica.slots[slot])
+        except Exception as error:
+            log.exception("a batch could not be collated")
+            lane.free.append(slot)
+            self._retry_alone(requests, ExecutionFailed(f"the batch could not be put together: {error}"))
+            return
+        self._runs += 1
+        batch = Batch(requests, rows, slot)
+        lane.running.append((self._runs, batch))
+        lane.active += len(requests)
+        observe = self._stats.queue_seconds.observe
+        for request in requests:
+            observe(now - request.arrived)
+        lane.replica.run(self._runs, slot, end, inputs)
+
+    # ── answers in ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _finish(self, lane: Lane, run: int) -> Batch | None:
+        if not lane.running or lane.running[0][0] != run:  # not a run of ours: a broken child
+            return None
+        _, batch = lane.running.popleft()
+        lane.active -= len(batch.requests)
+        if lane.closed and not lane.running:
+            self._forget(lane)
+        return batch
+
+    def _forget(self, lane: Lane) -> None:
+        if lane in self._closing:
+            self._closing.remove(lane)
+
+    def done(self, lane: Lane, message: Done) -> None:
+        """A run has ended well. The next batch goes out first, then the answers, so that the replica never waits for them."""
+        batch = self._finish(lane, message.run)
+        if batch is None:
+            return
+        self.costs.observe(batch.rows, message.seconds)
+        self._stats.ran(batch.rows, message.seconds)
+        self._pump(lane)
+        try:
+            view = lane.replica.slots[batch.slot].reach(max((p.offset + p.nbytes for p in message.outputs), default=0))
+            if len(batch.requests) == 1:
+                self.answer(batch.requests[0], collate.whole(message.outputs, view), message.seconds)
+            else:
+                answers = collate.cut(message.outputs, [request.rows for request in batch.requests], view)
+                for request, outputs in zip(batch.requests, answers, strict=True):
+                    self.answer(request, outputs, message.seconds)
+        except WakefulError as error:
+            log.error("%s; its requests run one by one", error.message)
+            self._retry_alone(batch.requests, error)
+        lane.free.append(batch.slot)
+        if len(lane.queue):
+            self._pump(lane)
+
+    def failed(self, lane: Lane, message: Failed) -> None:
+        """A run has failed. Members of a merged run are tried alone, so that only the culprit fails."""
+        batch = self._finish(lane, message.run)
+        if batch is None:
+            return
+        lane.free.append(batch.slot)
+        error = error_of(message)
+        if isinstance(error, OutOfMemory):
+            self._retry_smaller(batch, error)
+        else:
+            self._retry_alone(batch.requests, error)
+        self._pump(lane)
+
+    def _retry_alone(self, requests: list[InferRequest], error: WakefulError) -> None:
+        if len(requests) == 1:
+            self.refuse(requests[0], error)
+            return
+        for request in requests:
+            request.group = None
+            self._enqueue(request)
+
+    def _retry_smaller(self, batch: Batch, error: WakefulError) -> None:
+        """Out of memory: have memory freed and try once more; after that with half the rows, and remember what is safe."""
+        self._owner.memory_wanted()
+        first_time = all(request.attempts == 0 for request in batch.requests)
+        if not first_time:
+            self.limits.max_rows = max(1, min(self.limits.max_rows, batch.rows // 2))
+        for request in batch.requests:
+            request.attempts += 1
+            if first_time:
+                self._enqueue(request)
+            elif request.group is not None and request.rows > self.limits.max_rows:
+                request.attempts = 1
+                self._split(request, self.limits.max_rows)
+            elif request.attempts <= MAX_ALLOCATION_TRIES or len(batch.requests) > 1:
+                request.attempts = min(request.attempts, MAX_ALLOCATION_TRIES)
+                self._enqueue(request)
+            else:
+                self.refuse(request, error)
+
+    # ── settling ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def answer(self, request: InferRequest, outputs: list[Tensor], seconds: float) -> None:
+        """Settle one request with its outputs. Whatever its front end does, its neighbours are not touched."""
+        if not self._settle(request, SUCCESS):
+            return
+        try:
+            request.answer(outputs if request.outputs is None else collate.wanted(request, outputs), seconds)
+        except Exception:
+            log.exception("an answer for model %s could not be written", request.model)
+
+    def refuse(self, request: InferRequest, error: WakefulError) -> None:
+        """Settle one request with an error."""
+        if not self._settle(request, error.code):
+            return
+        try:
+            request.refuse(error)
+        except Exception:
+            log.exception("a refusal for model %s could not be written", request.model)
+
+    def _settle(self, request: InferRequest, outcome: str) -> bool:
+        """Mark a request as settled and count it; False when nobody waits for it any more."""
+        if request.settled:
+            return False
+        request.settled = True
+        if request.protocol:  # parts of a large request have none: the whole is counted
+            self._stats.settled(request.protocol, LEFT if request.left else outcome, monotonic() - request.arrived)
+        return not request.left
+
+    def _dropped(self, request: InferRequest, now: float) -> None:
+        """A request that was not run: its caller has left, or its time was up."""
+        if request.deadline <= now:
+            self.refuse(request, TimedOut(f"the deadline passed after {now - request.arrived:.3f} s in the queue"))
+        else:
+            self._settle(request, LEFT)
+
+    # ── deadlines ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _watch_deadline(self, deadline: float) -> None:
+        """One timer for the nearest deadline; most requests are answered long before, so it fires rarely."""
+        self._next_deadline = deadline
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+        self._deadline_timer = self._loop.call_later(max(deadline - monotonic(), 0.0), self._expire)
+
+    def _expire(self) -> None:
+        now = monotonic()
+        nearest = FOREVER
+        for queue in (self.room, *(lane.queue for lane in self.lanes)):
+            for request in queue.expire(now):
+                self._dropped(request, now)
+            nearest = min(nearest, queue.next_deadline())
+        for lane in (*self.lanes, *self._closing):
+            for _, batch in lane.running:
+                for request in batch.requests:
+                    if request.settled:
+                        continue
+                    if request.deadline <= now:
+                        self.refuse(request, TimedOut(f"the deadline passed after {now - request.arrived:.3f} s, during the run"))
+                    else:
+                        nearest = min(nearest, request.deadline)
+        self._deadline_timer = None
+        self._next_deadline = FOREVER
+        if nearest < FOREVER:
+            self._watch_deadline(nearest)
+
+
+def error_of(message: Failed) -> WakefulError:
+    """The error that a replica reported."""
+    return BY_CODE.get(message.kind, ExecutionFailed)(message.reason)

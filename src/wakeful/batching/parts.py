@@ -1,0 +1,111 @@
+"""A request larger than one run may be: cut into parts that take turns with other callers, and rejoined in order."""
+
+from collections.abc import Callable, Sequence
+
+from wakeful.errors import WakefulError
+from wakeful.inference import InferRequest
+from wakeful.tensors import DTYPES, Tensor, element_count, string_offsets
+
+
+def row_slices(tensor: Tensor, counts: Sequence[int]) -> list[Tensor]:
+    """Cut a tensor along axis 0 into pieces of `counts` rows, without copying."""
+    trailing = tensor.shape[1:]
+    data = memoryview(tensor.data)
+    if DTYPES[tensor.datatype].itemsize:
+        stride = len(data) // tensor.shape[0]
+        bounds = [row * stride for row in range(tensor.shape[0] + 1)]
+    else:
+        elements = element_count(trailing)
+        offsets = string_offsets(data, tensor.shape[0] * elements)
+        bounds = offsets[::elements] if elements else [0] * (tensor.shape[0] + 1)
+    pieces, row = [], 0
+    for count in counts:
+        pieces.append(Tensor(tensor.name, tensor.datatype, (count, *trailing), data[bounds[row] : bounds[row + count]]))
+        row += count
+    return pieces
+
+
+class Part(InferRequest):
+    """Some rows of a large request. It is queued like any other request; when it is taken, the next part is queued behind the others."""
+
+    __slots__ = ("_index", "_whole")
+
+    def __init__(self, whole: "Parted", index: int, inputs: Sequence[Tensor], rows: int) -> None:
+        origin = whole.origin
+        super().__init__(origin.model, inputs, arrived=origin.arrived, deadline=origin.deadline, parameters=origin.parameters)
+        self.rows = rows
+        self.group = origin.group
+        self._whole = whole
+        self._index = index
+
+    @property
+    def left(self) -> bool:
+        return self._whole.origin.left or self._whole.origin.settled
+
+    @left.setter
+    def left(self, _: bool) -> None:
+        """Set by the base's constructor only."""
+
+    def answer(self, outputs: Sequence[Tensor], run_seconds: float) -> None:
+        self._whole.part_done(self._index, outputs, run_seconds)
+
+    def refuse(self, error: WakefulError) -> None:
+        self._whole.refuse(error)
+
+
+class Parted:
+    """The collector of one large request's parts."""
+
+    def __init__(
+        self,
+        origin: InferRequest,
+        limit: int,
+        submit: Callable[[InferRequest], None],
+        answer: Callable[[InferRequest, list[Tensor], float], None],
+        refuse: Callable[[InferRequest, WakefulError], None],
+    ) -> None:
+        self.origin = origin
+        counts = [limit] * (origin.rows // limit)
+        if origin.rows % limit:
+            counts.append(origin.rows % limit)
+        pieces = [row_slices(tensor, counts) for tensor in origin.inputs]
+        self._parts = [Part(self, i, [piece[i] for piece in pieces], count) for i, count in enumerate(counts)]
+        self._answers: list[list[Tensor] | None] = [None] * len(counts)
+        self._missing = len(counts)
+        self._next = 0
+        self._seconds = 0.0
+        self._submit = submit
+        self._answer = answer
+        self._refuse = refuse
+
+    def submit_next(self) -> None:
+        """Queue the next part, if there is one and somebody still waits for it."""
+        if self._next < len(self._parts) and not self.origin.left and not self.origin.settled:
+            part = self._parts[self._next]
+            self._next += 1
+            self._submit(part)
+
+    def part_done(self, index: int, outputs: Sequence[Tensor], run_seconds: float) -> None:
+        self._answers[index] = [tensor._replace(data=bytes(tensor.data)) for tensor in outputs]
+        self._missing -= 1
+        self._seconds += run_seconds
+        if self._missing == 0:
+            self._answer(self.origin, self._rejoin(), self._seconds)
+
+    def refuse(self, error: WakefulError) -> None:
+        self._refuse(self.origin, error)
+
+    def _rejoin(self) -> list[Tensor]:
+        answers = [answer for answer in self._answers if answer is not None]
+        joined = []
+        for pieces in zip(*answers, strict=True):
+            first = pieces[0]
+            rows = sum(piece.shape[0] for piece in pieces)
+            joined.append(first._replace(shape=(rows, *first.shape[1:]), data=b"".join(piece.data for piece in pieces)))
+        return joined
+
+
+def next_part(request: InferRequest) -> None:
+    """Called when `request` is taken from the queue: its successor, if it is a part, goes to the back of the queue."""
+    if isinstance(request, Part):
+        request._whole.submit_next()

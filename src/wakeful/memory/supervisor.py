@@ -1,0 +1,247 @@
+"""Room for replicas: who may load now, who has to go for it, and who waits.
+
+The supervisor owns the sums and the order of the waiting; `eviction` decides who goes. It never waits itself: it is told when something has been
+freed, has become idle or was measured, and looks again.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from wakeful.clock import monotonic
+from wakeful.errors import OutOfMemory, WakefulError
+from wakeful.memory import eviction
+from wakeful.memory.budget import Memory, headroom
+from wakeful.memory.eviction import Candidate, Refusal
+from wakeful.telemetry.events import Events
+from wakeful.telemetry.metrics import UnloadReason
+from wakeful.telemetry.units import show_bytes
+
+TURN_PATIENCE = 1.0
+"""Seconds that the first replica of a model waits for others to become idle. After that busy ones that have had their minimum residency go too, so
+that two models which do not fit together are served in turns."""
+
+
+class Standing(NamedTuple):
+    """What makes a loaded replica a better or worse victim."""
+
+    last_used: float
+    idle: bool
+    pinned: bool
+    min_residency: float
+
+
+class Tenant:
+    """A replica that has room, or asks for it. Its group gives the callables; the supervisor owns the rest."""
+
+    __slots__ = ("asked", "bytes", "evict", "granted", "leaving", "loaded_at", "model", "primary", "refused", "replica", "shared", "standing", "victims")
+
+    def __init__(
+        self,
+        model: str,
+        replica: int,
+        estimate: int,
+        *,
+        primary: bool,
+        granted: Callable[[], None],
+        refused: Callable[[WakefulError], None],
+        evict: Callable[[UnloadReason], None],
+        standing: Callable[[], Standing],
+    ) -> None:
+        self.model = model
+        self.replica = replica
+        self.bytes = estimate
+        """Bytes of its own: the estimate, until it is measured."""
+        self.shared = 0
+        """Bytes that it shares with the other replicas of its model."""
+        self.primary = primary
+        """The first replica of its model waits for room; a further one is refused at once, since the model can do without."""
+        self.granted = granted
+        self.refused = refused
+        self.evict = evict
+        self.standing = standing
+        self.asked = monotonic()
+        self.loaded_at = self.asked
+        self.leaving = False
+        self.victims: set[Tenant] = set()
+        """Those whose leaving it waits for."""
+
+
+class Supervisor:
+    """One for the daemon."""
+
+    def __init__(self, budget: int, max_loaded: int | None, read_memory: Callable[[], Memory], events: Events) -> None:
+        self.budget = budget
+        self.max_loaded = max_loaded
+        self.thrash = eviction.Thrash()
+        self._read_memory = read_memory
+        self._events = events
+        self._loop = asyncio.get_running_loop()
+        self._tenants: set[Tenant] = set()
+        """Loaded, loading, or promised room that victims are about to free."""
+        self._waiting: list[Tenant] = []
+        """In the order of asking."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    # ── figures ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def loaded(self) -> int:
+        """Replicas of all models that are loaded or loading."""
+        return len(self._tenants)
+
+    @property
+    def resident(self) -> int:
+        """Bytes of all replicas, shared weights once per model."""
+        return sum(tenant.bytes for tenant in self._tenants) + sum(self._shared().values())
+
+    def resident_of(self, model: str) -> int:
+        return sum(tenant.bytes for tenant in self._tenants if tenant.model == model) + self._shared().get(model, 0)
+
+    def oldest_load(self) -> float:
+        """Seconds that the longest waiting replica has waited for room."""
+        return monotonic() - self._waiting[0].asked if self._waiting else 0.0
+
+    def _shared(self) -> dict[str, int]:
+        shared: dict[str, int] = {}
+        for tenant in self._tenants:
+            shared[tenant.model] = max(tenant.shared, shared.get(tenant.model, 0))
+        return shared
+
+    # ── what groups say ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def admit(self, tenant: Tenant) -> None:
+        """Find room: `granted` or `refused` is called, now or later."""
+        self._waiting.append(tenant)
+        self.look()
+
+    def measured(self, tenant: Tenant, own: int, shared: int) -> None:
+        """The replica is loaded, or has grown."""
+        tenant.bytes, tenant.shared = own, shared
+        self.look()
+
+    def loaded_now(self, tenant: Tenant) -> None:
+        """The replica is ready: its minimum residency begins."""
+        now = tenant.loaded_at = monotonic()
+        if tenant.primary and self.thrash.loaded(tenant.model, now, tenant.standing().min_residency):
+            self._events.emit("load", tenant.model, "is needed again right after it was evicted: the budget is too small for this traffic (thrashing)")
+
+    def release(self, tenant: Tenant) -> None:
+        """The replica has gone, or no longer asks."""
+        self._tenants.discard(tenant)
+        if tenant in self._waiting:
+            self._waiting.remove(tenant)
+        for other in self._tenants:
+            if tenant in other.victims:
+                other.victims.discard(tenant)
+                if not other.victims:
+                    self._loop.call_soon(other.granted)
+        self.look()
+
+    def look(self) -> None:
+        """Look again at everybody who waits. Cheap when nobody does."""
+        if not self._waiting:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for tenant in self._waiting.copy():
+            if tenant in self._waiting:
+                self._try(tenant)
+        if self._waiting and self._timer is None:
+            self._look_at(monotonic() + TURN_PATIENCE)
+
+    def relieve(self, model: str) -> bool:
+        """Memory has run out although the sums said otherwise: evict the least recently used idle replica of another model, if there is one."""
+        now = monotonic()
+        candidates = [candidate._replace(min_residency=0.0) for candidate in self._candidates(model, now)]
+        decision = eviction.plan(1, 0, candidates, now)
+        if isinstance(decision, Refusal):
+            return False
+        for victim in self._of(decision.victims):
+            self._evict(victim, model, "oom", "an allocation failed")
+        return True
+
+    # ── deciding ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _try(self, tenant: Tenant) -> None:
+        now = monotonic()
+        need = tenant.bytes
+        candidates = self._candidates(tenant.model, now)
+        free = headroom(self.budget, self.resident, self._read_memory().available)
+        room = self._plan(tenant, need, free, candidates, now, self.budget)
+        if isinstance(room, Refusal):
+            self._refuse_or_wait(tenant, room, need, free, candidates)
+            return
+        victims = dict.fromkeys(self._of(room.victims), "lru")
+        if self.max_loaded is not None and not tenant.standing().pinned:
+            units = [candidate._replace(bytes=1, shared=0) for candidate in candidates if candidate not in room.victims]
+            place = self._plan(tenant, 1, self.max_loaded - self.loaded + len(room.victims), units, now, None)
+            if isinstance(place, Refusal):
+                reason = f"{self.loaded} replicas are loaded (max_loaded_models {self.max_loaded}) and none can go now"
+                self._refuse_or_wait(tenant, Refusal(reason, place.retry_at), 1, self.max_loaded - self.loaded, units)
+                return
+            victims |= dict.fromkeys(self._of(place.victims), "capacity")
+        self._waiting.remove(tenant)
+        self._tenants.add(tenant)
+        tenant.victims = set(victims)
+        for victim, reason in victims.items():
+            self._evict(victim, tenant.model, "capacity" if reason == "capacity" else "lru", room.reason)
+        if not victims:
+            tenant.granted()
+
+    def _plan(
+        self, tenant: Tenant, need: int, free: int, candidates: list[Candidate], now: float, budget: int | None
+    ) -> eviction.Plan | Refusal:
+        decision = eviction.plan(need, free, candidates, now, budget)
+        if isinstance(decision, Refusal) and tenant.primary and now - tenant.asked >= TURN_PATIENCE:
+            return eviction.plan(need, free, [candidate._replace(idle=True) for candidate in candidates], now, budget)
+        return decision
+
+    def _refuse_or_wait(self, tenant: Tenant, refusal: Refusal, need: int, free: int, candidates: list[Candidate]) -> None:
+        """A further replica is refused at once. A first one waits, unless not even the leaving of all that may ever go would help."""
+        movable = sum(candidate.bytes for candidate in candidates if not candidate.pinned)
+        movable += sum({candidate.model: candidate.shared for candidate in candidates if not candidate.pinned}.values())
+        leaving = sum(other.bytes + other.shared for other in self._tenants if other.leaving or other.victims)
+        if not tenant.primary or need > free + movable + leaving:
+            self._waiting.remove(tenant)
+            tenant.refused(OutOfMemory(f"out of memory: {tenant.model} {refusal.reason}"))
+        elif refusal.retry_at is not None:
+            self._look_at(refusal.retry_at)
+
+    def _candidates(self, model: str, now: float) -> list[Candidate]:
+        candidates = []
+        for tenant in self._tenants:
+            if tenant.model != model and not tenant.leaving:
+                standing = tenant.standing()
+                idle = standing.idle and not tenant.victims
+                candidates.append(
+                    Candidate(
+                        tenant.model, tenant.replica, tenant.bytes, tenant.shared, standing.last_used, idle, standing.pinned, tenant.loaded_at,
+                        standing.min_residency,
+                    )
+                )
+        return candidates
+
+    def _of(self, candidates: tuple[Candidate, ...]) -> list[Tenant]:
+        chosen = {(candidate.model, candidate.replica) for candidate in candidates}
+        return [tenant for tenant in self._tenants if (tenant.model, tenant.replica) in chosen and not tenant.leaving]
+
+    def _evict(self, victim: Tenant, for_model: str, reason: UnloadReason, figures: str) -> None:
+        victim.leaving = True
+        if victim.primary:
+            self.thrash.evicted(victim.model, monotonic())
+        text = f"#{victim.replica} -{show_bytes(victim.bytes + victim.shared)}, {reason}, for {for_model}: {figures}"
+        self._events.emit("evict", victim.model, text, bytes=victim.bytes, reason=reason, wanted_by=for_model)
+        victim.evict(reason)
+
+    def _look_at(self, when: float) -> None:
+        if self._timer is not None:
+            if self._timer.when() - self._loop.time() <= when - monotonic():
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_later(max(when - monotonic(), 0.01), self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self.look()

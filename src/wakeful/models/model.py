@@ -1,0 +1,420 @@
+"""One model's life: asleep, waking, awake, failed. Ties its batches, its replicas and its room in memory together."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from wakeful.batching.batcher import Batcher, Lane
+from wakeful.clock import monotonic
+from wakeful.config.settings import ModelSettings
+from wakeful.errors import OutOfMemory, Unavailable, WakefulError
+from wakeful.inference import InferRequest
+from wakeful.memory.supervisor import Standing, Supervisor, Tenant
+from wakeful.models.backoff import Backoff
+from wakeful.models.file import ModelFile
+from wakeful.models.growth import Growth
+from wakeful.models.signature import Validator
+from wakeful.replicas import threads
+from wakeful.replicas.group import ReplicaGroup
+from wakeful.replicas.replica import Replica, State
+from wakeful.replicas.routing import Router
+from wakeful.runtime.messages import Load, Probed, Ready, Signature, Verdict
+from wakeful.runtime.processes import Death, Processes
+from wakeful.telemetry.events import Events
+from wakeful.telemetry.metrics import Gauges, ModelStats, UnloadReason
+from wakeful.telemetry.units import show_bytes, show_seconds
+
+OOM_LOAD_TRIES = 2
+"""Loads that may end out of memory, each after an eviction, before the model counts as failed."""
+UNTESTED = Verdict(False, "not loaded yet, so not known", False)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all models share."""
+
+    processes: Processes
+    supervisor: Supervisor
+    events: Events
+    cores: int
+    wish_prepared: "Callable[[Model], None]"
+    """Called with a model whose file has no prepared copy."""
+
+
+@dataclass
+class Waiters:
+    """Callers who wait for a change of state, rather than for an answer."""
+
+    awake: list[asyncio.Future[None]] = field(default_factory=list)
+    asleep: list[asyncio.Future[None]] = field(default_factory=list)
+
+
+class Model:
+    """Every public method is called in the event loop; all state has this one writer."""
+
+    def __init__(self, settings: ModelSettings, file: ModelFile, stats: ModelStats, surroundings: Surroundings) -> None:
+        self.settings = settings
+        self.id = settings.id
+        self.stats = stats
+        self.file = file
+        self.pinned = settings.life.pinned
+        self.signature: Signature | None = None
+        self.verdict = UNTESTED
+        self.device = settings.runtime.device
+        self.last_used: float | None = None
+        self.backoff = Backoff()
+        self.batcher = Batcher(settings.batching, Router(settings.replicas.routing).choose, stats, self)
+        self.group = ReplicaGroup(settings, surroundings.processes, self, self)
+        self._growth = Growth(settings.replicas)
+        self._around = surroundings
+        self._validate: Validator | None = None
+        self._lanes: dict[int, Lane] = {}
+        """Replica number to lane."""
+        self._tenants: dict[int, Tenant] = {}
+        self._waiters = Waiters()
+        self._oom_loads = 0
+        self._probing = False
+        self._closed = False
+        stats.read_gauges = self._gauges
+        self._recall()
+
+    def _recall(self) -> None:
+        """Take over what was learnt of this file in earlier lives."""
+        known = self.file.known()
+        if known.signature is not None:
+            self._learn_signature(known.signature, known.verdict or UNTESTED)
+
+    # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, request: InferRequest) -> None:
+        """Queue a request and wake the model if it sleeps. Raises the error of a request that cannot be taken."""
+        if self._closed:
+            raise Unavailable(f"model {self.id} is being removed", unstarted=True)
+        if self._validate is not None:
+            self._validate(request)
+        self.last_used = request.arrived
+        replicas = self.group.replicas
+        if not replicas:
+            self._check_backoff()
+        self.batcher.submit(request)
+        if not replicas:
+            self._wake()
+        elif self.batcher.smallest_queue() > self.settings.replicas.queue_threshold:
+            self._grow()
+
+    def _check_backoff(self) -> None:
+        """After a failed load, refuse until its pause is over or the file has changed."""
+        if self.backoff.error is None:
+            return
+        left = self.backoff.left(monotonic())
+        if left > 0 and not self.file.changed():
+            raise type(self.backoff.error)(self.backoff.error.message, retry_after=left, unstarted=True)
+
+    @property
+    def waiting(self) -> int:
+        return self.batcher.waiting
+
+    @property
+    def merges(self) -> bool:
+        """Are requests merged along axis 0? Until the self-test has passed they are not."""
+        return self.verdict.mergeable and self.verdict.tested
+
+    # ── verbs ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def load(self) -> None:
+        """Wake the model, and wait until it is ready and its batching is decided. Raises why it cannot be loaded."""
+        if not self.group.replicas:
+            self._check_backoff()
+            self._wake()
+        if not self._settled_awake():
+            future = asyncio.get_running_loop().create_future()
+            self._waiters.awake.append(future)
+            await future
+
+    async def unload(self, reason: UnloadReason = "manual") -> None:
+        """Finish what waits and runs, then put the model to sleep. New requests wait and wake it again."""
+        if not self.group.replicas:
+            return
+        self.batcher.hold(queued=False)
+        future = asyncio.get_running_loop().create_future()
+        self._waiters.asleep.append(future)
+        self._end_when_idle(reason)
+        await future
+
+    def _end_when_idle(self, reason: UnloadReason) -> None:
+        if any(len(lane.queue) for lane in self.batcher.lanes):
+            asyncio.get_running_loop().call_later(0.005, self._end_when_idle, reason)
+        else:
+            self.group.end_all(reason)
+
+    def start_standing(self) -> None:
+        """Load what the settings keep loaded: pinned models and those with a floor."""
+        if (self.pinned or self.settings.replicas.min_replicas) and not self.group.replicas:
+            self._wake()
+
+    async def reload(self) -> None:
+        """The file has changed: forget what was known of the old one. Work in hand is finished with the old one."""
+        self.file.look()
+        self.backoff.clear()
+        await self.unload("config")
+        if not self.group.replicas:
+            self.signature, self.verdict, self._validate = None, UNTESTED, None
+            self._recall()
+            self.start_standing()
+
+    async def close(self, reason: UnloadReason) -> None:
+        """The model is removed: finish its work, take no more."""
+        self._closed = True
+        await self.unload(reason)
+
+    def fail_waiting(self, error: WakefulError) -> None:
+        self.batcher.fail_all(error)
+
+    # ── waking and growing ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _wake(self) -> None:
+        if not self.group.replicas and not self.batcher.held:
+            self.file.look()
+            self.group.start()
+
+    def _grow(self) -> None:
+        """The smallest queue is over the threshold: one more replica, if the policy agrees."""
+        queues = [len(lane.queue) for lane in self.batcher.lanes] + [0] * self.group.starting
+        supervisor, costs = self._around.supervisor, self.batcher.costs
+        rows = self.batcher.row_limit
+        capacity = rows / costs.estimate(rows) if costs.known else 0.0
+        step = self._growth.decide(
+            queues, supervisor.loaded, supervisor.max_loaded,
+            on_cpu=not self.device.startswith("cuda"), rows_done=self.stats.batch_rows.sum, capacity=capacity,
+        )
+        if step.hold is not None:
+            self._around.events.emit("scale", self.id, step.hold)
+        if step.more:
+            self._around.events.emit("scale", self.id, step.reason, replicas=len(queues) + step.more)
+            self.stats.scaling_steps["up"] += step.more
+            for _ in range(step.more):
+                self.group.start()
+
+    def load_order(self) -> Load:
+        settings = self.settings.runtime
+        known = self.file.known()
+        single = self.settings.replicas.fixed == 1 or self.settings.replicas.max_replicas == 1
+        count = threads.threads_for(settings.threads, self._around.cores, self.group.staying, known.lone_seconds, single)
+        return Load(self.settings.backend, str(self.settings.path), settings.device, count, self.file.prepared_copy())
+
+    # ── the group's words ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def replica_ready(self, replica: Replica, message: Ready, *, first: bool) -> None:
+        self.backoff.clear()
+        self._oom_loads = 0
+        self.device = message.device
+        waiting = self.waiting
+        if first:
+            self._learn_signature(message.signature, self._known_verdict(message.verdict))
+            self.file.learn(signature=message.signature, load_seconds=message.seconds)
+            self.batcher.held = False
+        lane = self.batcher.open(replica)
+        self._lanes[replica.number] = lane
+        replica.on_done = partial(self.batcher.done, lane)
+        replica.on_failed = partial(self.batcher.failed, lane)
+        if self._validate is not None:
+            self.batcher.regroup(self._validate)
+        took = monotonic() - replica.created
+        self.stats.load_seconds.observe(took)
+        how = "copied from a live replica" if replica.split_from else "prepared copy" if message.prepared else "as shipped"
+        self._around.events.emit(
+            "load", self.id, f"#{replica.index} ready in {show_seconds(took)} ({how}), {show_bytes(replica.private_bytes)} private, {waiting} waiting",
+            replica=replica.index, seconds=took, private_bytes=replica.private_bytes, waiting=waiting, how=how,
+        )
+        if first:
+            self._fill_up()
+            self._probe_if_needed(replica)
+            if not message.prepared and self.settings.runtime.prepare == "auto":
+                self._around.wish_prepared(self)
+        self._tell_awake()
+
+    def _fill_up(self) -> None:
+        """Start what `replicas` or `min_replicas` ask for beside the first."""
+        wanted = self.settings.replicas.fixed or self.settings.replicas.min_replicas
+        for _ in range(wanted - self.group.staying):
+            self.group.start()
+
+    def replica_draining(self, replica: Replica) -> None:
+        lane = self._lanes.get(replica.number)
+        if lane is not None and not lane.closed:
+            self.batcher.close(lane)
+
+    def replica_died(self, replica: Replica, death: Death) -> None:
+        self.stats.restarts[death.kind] += 1
+        self._around.events.emit("restart", self.id, f"#{replica.index}: {death.text}", cause=death.kind, replica=replica.index)
+        lane = self._lanes.pop(replica.number, None)
+        if lane is not None:
+            self.batcher.lost(lane, death.text, death.kind == "oom")
+        self._probing = False
+        self._after_leaving()
+
+    def replica_gone(self, replica: Replica, reason: UnloadReason) -> None:
+        self.stats.unloads[reason] += 1
+        if replica.index:
+            self.stats.scaling_steps["down"] += 1
+        lane = self._lanes.pop(replica.number, None)
+        if lane is not None:
+            self.batcher.lost(lane, "its replica was ended", out_of_memory=False)
+        freed = show_bytes(replica.private_bytes)
+        self._around.events.emit("unload", self.id, f"#{replica.index}: {reason}, freed {freed}", reason=reason, replica=replica.index)
+        self._after_leaving()
+
+    def _after_leaving(self) -> None:
+        if self.group.replicas:
+            return
+        self.batcher.held = False
+        self.group.cancel_sweep()
+        for future in _take(self._waiters.asleep):
+            future.set_result(None)
+        if (len(self.batcher.room) or ((self.pinned or self.settings.replicas.min_replicas) and not self._closed)) and not self._slept_by_hand():
+            self._wake()
+
+    def _slept_by_hand(self) -> bool:
+        """Nothing waits, and the last replica was ended on purpose: even a pinned model stays asleep then."""
+        return False
+
+    def start_failed(self, replica: Replica, error: WakefulError) -> None:
+        events = self._around.events
+        if self.group.ready() or self.group.starting:
+            events.emit("scale", self.id, f"#{replica.index} could not be added: {error.message}; going on with {self.group.staying}")
+            self._growth.failed(monotonic())
+            return
+        if isinstance(error, OutOfMemory) and self._oom_loads < OOM_LOAD_TRIES and self._around.supervisor.relieve(self.id):
+            self._oom_loads += 1
+            self.stats.load_retries += 1
+            self._wake()
+            return
+        pause = self.backoff.failed(error, monotonic())
+        events.emit("refuse", self.id, f"load failed: {error.message}; next try in {show_seconds(pause)}", code=error.code)
+        refusal = type(error)(error.message, retry_after=pause, unstarted=True)
+        self.batcher.fail_all(refusal)
+        self.batcher.held = False
+        for future in _take(self._waiters.awake):
+            future.set_exception(refusal)
+        for future in _take(self._waiters.asleep):
+            future.set_result(None)
+
+    def replica_busy(self, replica: Replica) -> bool:
+        lane = self._lanes.get(replica.number)
+        return lane is None or lane.busy or self._probing
+
+    # ── batching ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def lane_idle(self, lane: Lane) -> None:
+        replica = lane.replica
+        assert isinstance(replica, Replica)
+        if replica.state is State.READY:
+            self.group.touched(replica)
+            self._around.supervisor.look()
+
+    def memory_wanted(self) -> None:
+        self._around.supervisor.relieve(self.id)
+
+    def _known_verdict(self, declared: Verdict) -> Verdict:
+        """What the settings say, else what an earlier test has shown, else the declaration."""
+        merge = self.settings.batching.merge
+        if merge == "off":
+            return Verdict(False, 'batching = "off"', True)
+        if merge == "on":
+            return Verdict(True, f'batching = "on" (self-test skipped; declared: {declared.reason})', True)
+        known = self.file.known().verdict
+        return known if declared.mergeable and known is not None and known.tested else declared
+
+    def _learn_signature(self, signature: Signature, verdict: Verdict) -> None:
+        self.signature, self.verdict = signature, verdict
+        pad = self.settings.batching.pad
+        self._validate = Validator(signature, mergeable=self.merges, padded_axis=pad.axis if pad else None)
+
+    def learn_from_file(self, message: Ready) -> None:
+        """A process that only looked at the file has found its signature."""
+        if self.signature is None:
+            self._learn_signature(message.signature, self._known_verdict(message.verdict))
+            self.file.learn(signature=message.signature)
+
+    def _probe_if_needed(self, replica: Replica) -> None:
+        """The self-test runs once per file. Requests that waited for the load go first: the order is sent behind their first run."""
+        if self.verdict.mergeable and not self.verdict.tested:
+            self._probing = True
+            asyncio.get_running_loop().call_soon(replica.probe)
+
+    def replica_probed(self, replica: Replica, message: Probed) -> None:
+        self._probing = False
+        self.file.learn(verdict=message.verdict)
+        assert self.signature is not None
+        self._learn_signature(self.signature, message.verdict)
+        batching = "merges requests" if message.verdict.mergeable else "runs requests one by one"
+        self._around.events.emit("probe", self.id, f"{batching}: {message.verdict.reason}", mergeable=message.verdict.mergeable)
+        assert self._validate is not None
+        self.batcher.regroup(self._validate)
+        self.group.touched(replica)
+        self._tell_awake()
+
+    def _settled_awake(self) -> bool:
+        return bool(self.group.ready()) and not self._probing
+
+    def _tell_awake(self) -> None:
+        if self._settled_awake():
+            for future in _take(self._waiters.awake):
+                future.set_result(None)
+
+    # ── memory: the group asks here, in replicas; the supervisor knows tenants ───────────────────────────────────────────────────────────
+
+    def admit(self, replica: Replica, granted: Callable[[], None], refused: Callable[[WakefulError], None]) -> None:
+        known = self.file.known()
+        primary = not any(other is not replica for other in self.group.replicas)
+        estimate = (known.first_bytes or self.file.estimate()) if primary or not self._can_split() else (known.extra_bytes or self.file.estimate() // 8)
+        tenant = Tenant(
+            self.id, replica.index, estimate, primary=primary, granted=granted, refused=refused,
+            evict=lambda reason: self.group.end(replica, reason), standing=lambda: self._standing(replica),
+        )
+        self._tenants[replica.number] = tenant
+        limit = self.settings.runtime.memory_limit
+        if limit is not None and self._around.supervisor.resident_of(self.id) + estimate > limit:
+            refused(OutOfMemory(f"model {self.id} would need {show_bytes(estimate)} more, over its memory_limit of {show_bytes(limit)}"))
+            return
+        self._around.supervisor.admit(tenant)
+
+    def _can_split(self) -> bool:
+        return any(replica.forkable for replica in self.group.ready())
+
+    def _standing(self, replica: Replica) -> Standing:
+        life = self.settings.life
+        return Standing(replica.last_done, replica.state is State.READY and not self.replica_busy(replica), self.pinned, life.min_residency)
+
+    def measured(self, replica: Replica) -> None:
+        tenant = self._tenants.get(replica.number)
+        if tenant is None:
+            return
+        supervisor = self._around.supervisor
+        if tenant.primary:  # what it maps and what copies of it will share is counted once for the model
+            supervisor.measured(tenant, 0, replica.private_bytes + replica.shared_bytes)
+            self.file.learn(first_bytes=replica.private_bytes + replica.shared_bytes)
+        else:
+            supervisor.measured(tenant, replica.private_bytes, tenant.shared)
+            self.file.learn(extra_bytes=replica.private_bytes)
+        if not replica.last_done > replica.ready_at:
+            supervisor.loaded_now(tenant)
+
+    def release(self, replica: Replica) -> None:
+        tenant = self._tenants.pop(replica.number, None)
+        if tenant is not None:
+            self._around.supervisor.release(tenant)
+
+    def _gauges(self) -> Gauges:
+        states: dict[str, int] = {}
+        for replica in self.group.replicas:
+            states[replica.state] = states.get(replica.state, 0) + 1
+        return Gauges(states, self.waiting, self._around.supervisor.resident_of(self.id))
+
+
+def _take(futures: list[asyncio.Future[None]]) -> list[asyncio.Future[None]]:
+    """Empty the list and return those that somebody still waits for."""
+    taken = [future for future in futures if not future.done()]
+    futures.clear()
+    return taken

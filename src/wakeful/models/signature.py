@@ -1,0 +1,125 @@
+"""Does a request fit a model's signature, how many rows has it, and with which others may it share a run?"""
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+import numpy as np
+
+from wakeful.errors import InvalidInput
+from wakeful.inference import InferRequest
+from wakeful.runtime.messages import Signature, TensorSpec
+from wakeful.tensors import DTYPES, Tensor
+
+MEMO_SIZE = 4096
+"""Request forms that are remembered; a client may send any number of different shapes."""
+
+
+class Form(NamedTuple):
+    """What follows from a request's names, datatypes and shapes alone."""
+
+    rows: int
+    group: Hashable
+    order: tuple[int, ...] | None
+    """Positions of the request's inputs in the model's order; None if they are in that order already."""
+
+
+def show_shape(shape: tuple[int | str | None, ...]) -> str:
+    return "[" + ",".join("?" if size is None else str(size) for size in shape) + "]"
+
+
+class Validator:
+    """Checks requests against one signature. Forms that were seen before cost one look-up."""
+
+    def __init__(self, signature: Signature, *, mergeable: bool, padded_axis: int | None = None) -> None:
+        self.signature = signature
+        self.mergeable = mergeable
+        self._padded_axis = padded_axis
+        self._inputs = {spec.name: position for position, spec in enumerate(signature.inputs)}
+        self._outputs = frozenset(spec.name for spec in signature.outputs)
+        self._required = frozenset(spec.name for spec in signature.inputs if not spec.optional)
+        self._forms: dict[tuple[tuple[str, str, tuple[int, ...]], ...], Form] = {}
+        self._groups: dict[Hashable, int] = {}
+
+    def __call__(self, request: InferRequest) -> None:
+        """Set `rows` and `group` of the request and bring its inputs into the model's order.
+
+        Raises InvalidInput naming the field, what the model expects and what came.
+        """
+        if request.coerce:
+            request.inputs = [self._cast(tensor) for tensor in request.inputs]
+            request.coerce = False
+        key = tuple([tensor[:3] for tensor in request.inputs])
+        form = self._forms.get(key) or self._learn(key)
+        if form.order is not None:
+            request.inputs = [request.inputs[position] for position in form.order]
+        request.rows = form.rows
+        request.group = form.group
+        if request.outputs is not None and not self._outputs.issuperset(request.outputs):
+            unknown = next(name for name in request.outputs if name not in self._outputs)
+            raise InvalidInput.field("outputs", f"names among {sorted(self._outputs)}", f"{unknown!r}")
+
+    def _learn(self, key: tuple[tuple[str, str, tuple[int, ...]], ...]) -> Form:
+        names = [name for name, _, _ in key]
+        for name, datatype, shape in key:
+            self._check(name, datatype, shape)
+        missing = self._required.difference(names)
+        if missing:
+            raise InvalidInput.field("inputs", f"{sorted(self._required)}", f"no {sorted(missing)[0]!r}")
+        positions = sorted(range(len(key)), key=lambda at: self._inputs[names[at]])
+        ordered = tuple(key[at] for at in positions)
+        rows, group = self._merging(ordered)
+        form = Form(rows, group, None if positions == list(range(len(key))) else tuple(positions))
+        if len(self._forms) >= MEMO_SIZE:
+            self._forms.clear()
+        self._forms[key] = form
+        return form
+
+    def _check(self, name: str, datatype: str, shape: tuple[int, ...]) -> None:
+        position = self._inputs.get(name)
+        if position is None:
+            raise InvalidInput.field("inputs", f"names among {list(self._inputs)}", f"{name!r}")
+        spec = self.signature.inputs[position]
+        if datatype != spec.datatype:
+            raise InvalidInput.field(f"input {name}: datatype", spec.datatype, datatype)
+        fits = len(shape) == len(spec.shape) and all(
+            not isinstance(expected, int) or expected == size for expected, size in zip(spec.shape, shape, strict=True)
+        )
+        if not fits:
+            raise InvalidInput(f"shape mismatch: input {name}: expected {show_shape(spec.shape)}, got {show_shape(shape)}")
+
+    def _merging(self, ordered: tuple[tuple[str, str, tuple[int, ...]], ...]) -> tuple[int, Hashable]:
+        """Rows and group. A request whose inputs disagree on axis 0, or that has no rows, runs alone."""
+        sizes = {shape[0] if shape else 0 for _, _, shape in ordered}
+        rows = sizes.pop() if len(sizes) == 1 else 0
+        if not self.mergeable or rows == 0:
+            return max(rows, 1), None
+        likeness = tuple((name, datatype, self._trailing(shape)) for name, datatype, shape in ordered)
+        return rows, self._groups.setdefault(likeness, len(self._groups))
+
+    def _trailing(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The sizes in which members of a batch must agree: all but axis 0, and but the padded axis."""
+        return tuple(-1 if axis == self._padded_axis else size for axis, size in enumerate(shape) if axis)
+
+    def _cast(self, tensor: Tensor) -> Tensor:
+        """A tensor of plain numbers in the datatype that the model declares."""
+        position = self._inputs.get(tensor.name)
+        if position is None:
+            return tensor
+        return cast(tensor, self.signature.inputs[position])
+
+
+def cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
+    """Cast numbers to the datatype of `spec`. Raises InvalidInput for text models and for numbers that do not fit."""
+    datatype = spec.datatype
+    if datatype == tensor.datatype:
+        return tensor
+    if datatype in ("BYTES", "BF16"):
+        raise InvalidInput(f"input {tensor.name}: the model takes {datatype}, which this API cannot carry; use /v2/models/{{model}}/infer")
+    values = np.frombuffer(tensor.data, DTYPES[tensor.datatype].numpy)
+    kind = np.dtype(DTYPES[datatype].numpy)
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        if not np.isfinite(values).all() or (values.size and (values.min() < limits.min or values.max() > limits.max)):
+            raise InvalidInput.field(f"input {tensor.name}: data", f"numbers that fit {datatype}", "one that does not")
+    with np.errstate(over="ignore"):
+        return Tensor(tensor.name, datatype, tensor.shape, values.astype(kind).tobytes())

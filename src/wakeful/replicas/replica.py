@@ -1,0 +1,188 @@
+"""One replica as the daemon sees it: a child process, its channel, its slots and its state."""
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from enum import StrEnum
+from typing import Protocol
+
+from wakeful.clock import monotonic
+from wakeful.runtime import channel
+from wakeful.runtime.arena import Slot
+from wakeful.runtime.channel import Channel
+from wakeful.runtime.messages import (
+    Done,
+    Failed,
+    Footprint,
+    FromReplica,
+    Hello,
+    Load,
+    Placement,
+    Prepare,
+    Prepared,
+    Probe,
+    Probed,
+    Ready,
+    Refused,
+    Run,
+    Split,
+    Stop,
+)
+
+decode = channel.decoder(FromReplica)
+
+
+class State(StrEnum):
+    WAITING = "waiting"
+    """For memory."""
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    """Takes no new runs, finishes what it has."""
+    DEAD = "dead"
+
+
+class Watcher(Protocol):
+    """Who hears what a replica says. Words about runs go to the two callables that `Replica` is given."""
+
+    def replica_ready(self, replica: "Replica", message: Ready) -> None: ...
+
+    def replica_refused(self, replica: "Replica", message: Refused) -> None: ...
+
+    def replica_probed(self, replica: "Replica", message: Probed) -> None: ...
+
+    def replica_prepared(self, replica: "Replica", message: Prepared) -> None: ...
+
+    def replica_grown(self, replica: "Replica") -> None: ...
+
+    def replica_ended(self, replica: "Replica") -> None:
+        """The channel is at its end: the process is dead or dying."""
+
+
+class Replica:
+    """A child process. `number` is unique in the daemon's life, `index` is its place in the group: 0 is the primary."""
+
+    def __init__(self, number: int, index: int, slots: list[Slot], watcher: Watcher) -> None:
+        self.number = number
+        self.index = index
+        self.slots = slots
+        self.state = State.STARTING
+        self.pid = 0
+        self._handle = -1
+        """pidfd: names this process for ever, where a number may come back."""
+        self.created = monotonic()
+        self.ready_at = 0.0
+        self.last_done = self.created
+        self.forkable = False
+        self.split_from: int | None = None
+        """Number of the replica that this one is a copy of."""
+        self.private_bytes = 0
+        self.shared_bytes = 0
+        self.on_done: Callable[[Done], None] = _ignore
+        self.on_failed: Callable[[Failed], None] = _ignore
+        self._watcher = watcher
+        self._channel: Channel[FromReplica] | None = None
+
+    # ── orders ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def attach(self, sock: socket.socket) -> None:
+        """Listen to the child on its channel."""
+        self._channel = Channel(sock, decode, self._told, self._ended)
+
+    def load(self, order: Load) -> None:
+        self._say(order)
+
+    def run(self, run: int, slot: int, end: int, inputs: tuple[Placement, ...]) -> None:
+        self._say(Run(run, slot, end, inputs))
+
+    def probe(self) -> None:
+        self._say(Probe())
+
+    def prepare(self, order: Prepare) -> None:
+        self._say(order)
+
+    def split_into(self, copy: "Replica") -> None:
+        """Fork the child between two of its runs; the copy is ready as soon as it speaks."""
+        ours, theirs = channel.pair()
+        self._say(Split(copy.number))
+        self._say(Split(copy.number), [theirs.fileno(), *(slot.fd for slot in copy.slots)])
+        theirs.close()
+        copy.split_from = self.number
+        copy.attach(ours)
+
+    def stop(self) -> None:
+        """Ask the child to end after what it has been given."""
+        self.state = State.DRAINING
+        self._say(Stop())
+
+    def kill(self) -> None:
+        """End the child now; its channel will tell."""
+        if self._handle >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    def renew(self, slots: list[Slot]) -> None:
+        """Forget a process that died before its model was open, to be started again with new slots."""
+        self.close()
+        self.state = State.STARTING
+        self.slots = slots
+        self.pid = 0
+        self._channel = None
+
+    def close(self) -> None:
+        """Give back the descriptors and the shared memory."""
+        self.state = State.DEAD
+        if self._channel is not None:
+            self._channel.close()
+        for slot in self.slots:
+            slot.close()
+        self.slots = []
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def trim(self) -> None:
+        """Give back what large runs have left in the slots."""
+        for slot in self.slots:
+            slot.trim()
+
+    def _say(self, message: Load | Run | Probe | Prepare | Split | Stop, descriptors: list[int] | None = None) -> None:
+        if self._channel is not None:
+            self._channel.send(message, descriptors or ())
+
+    # ── words ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _told(self, message: FromReplica) -> None:
+        if isinstance(message, Done):
+            self.on_done(message)
+        elif isinstance(message, Failed):
+            self.on_failed(message)
+        elif isinstance(message, Hello):
+            self.pid = message.pid
+            with suppress(ProcessLookupError):  # dead already: the channel's end comes next
+                self._handle = os.pidfd_open(message.pid)
+        elif isinstance(message, Ready):
+            self.ready_at = self.last_done = monotonic()
+            self.forkable = message.forkable
+            self.private_bytes, self.shared_bytes = message.private_bytes, message.shared_bytes
+            if self.state is State.STARTING:
+                self.state = State.READY
+            self._watcher.replica_ready(self, message)
+        elif isinstance(message, Footprint):
+            self.private_bytes, self.shared_bytes = message.private_bytes, message.shared_bytes
+            self._watcher.replica_grown(self)
+        elif isinstance(message, Probed):
+            self._watcher.replica_probed(self, message)
+        elif isinstance(message, Refused):
+            self._watcher.replica_refused(self, message)
+        elif isinstance(message, Prepared):
+            self._watcher.replica_prepared(self, message)
+
+    def _ended(self) -> None:
+        self._watcher.replica_ended(self)
+
+
+def _ignore(_: Done | Failed) -> None:
+    """Nobody listens to runs yet."""

@@ -1,0 +1,58 @@
+"""Shared memory between the daemon and one replica: a few slots, each a memfd that both sides map.
+
+A slot holds one run: inputs from its beginning, outputs behind them. Either side may make it longer, and it is sealed against being made
+shorter, so that no process can take pages away under the other's feet. Pages that were never touched cost nothing.
+"""
+
+import fcntl
+import mmap
+import os
+
+ALIGN = 64
+FIRST_SIZE = 256 * 1024
+GROWTH = 1024 * 1024
+KEEP = 4 * 1024 * 1024
+"""A slot that grew beyond this gives its pages back when its replica falls idle."""
+
+
+def aligned(offset: int) -> int:
+    return (offset + ALIGN - 1) & -ALIGN
+
+
+class Slot:
+    """One memfd and this process's mapping of it. Views handed out stay valid when the slot grows: an old mapping lives as long as its views."""
+
+    __slots__ = ("_map", "fd", "size", "view")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._remap()
+
+    @classmethod
+    def create(cls) -> "Slot":
+        fd = os.memfd_create("wakeful-slot", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, FIRST_SIZE)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        return cls(fd)
+
+    def _remap(self) -> None:
+        self.size = os.fstat(self.fd).st_size
+        self._map = mmap.mmap(self.fd, self.size)
+        self.view = memoryview(self._map)
+
+    def reach(self, end: int) -> memoryview:
+        """Return a view that holds at least `end` bytes, mapping anew what the other side has added and adding what is missing."""
+        if end > self.size:
+            if end > os.fstat(self.fd).st_size:
+                os.ftruncate(self.fd, -(-max(end, 2 * self.size) // GROWTH) * GROWTH)
+            self._remap()
+        return self.view
+
+    def trim(self) -> None:
+        """Give the pages back to the system; the contents become zeros."""
+        if self.size > KEEP:
+            self._map.madvise(mmap.MADV_REMOVE)
+
+    def close(self) -> None:
+        os.close(self.fd)
+        del self.view, self._map

@@ -1,0 +1,145 @@
+"""The daemon's side of a nursery: starts it, asks it for replicas, learns how they died, and starts another one when it dies itself."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from wakeful.runtime import channel
+from wakeful.runtime.arena import Slot
+from wakeful.runtime.channel import Channel
+from wakeful.runtime.messages import Awake, Broken, Exited, Fork, ForkFailed, FromNursery
+
+RESTART_SECONDS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+QUIET_MODULES = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Libraries must start no threads of their own in a process that will fork."""
+SLOTS = 2
+"""One slot is collated, or answered from, while the other one runs."""
+
+
+class Observer(Protocol):
+    """What the owner of a nursery wants to know."""
+
+    def nursery_awake(self, library: str, providers: Sequence[str]) -> None: ...
+
+    def nursery_lost(self, reason: str) -> None: ...
+
+    def replica_exited(self, pid: int, status: int) -> None: ...
+
+    def fork_failed(self, replica: int, reason: str) -> None: ...
+
+    def replica_output(self, line: str) -> None: ...
+
+
+class Nursery:
+    """One nursery process at a time. Descriptors of earlier ones' lifelines stay open as long as the daemon, since their replicas live on."""
+
+    def __init__(self, backend: str, observer: Observer) -> None:
+        self.backend = backend
+        self.broken = ""
+        """Why no replica can be forked at all; empty while the nursery works or is on its way."""
+        self._observer = observer
+        self._lifelines: list[int] = []
+        self._failures = 0
+        self._stopping = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel[FromNursery] | None = None
+        self._restart: asyncio.TimerHandle | None = None
+        self._decode = channel.decoder(FromNursery)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process else 0
+
+    def start(self) -> None:
+        """Start the process. Orders may be given at once; they wait in the channel until it has imported its library."""
+        ours, theirs = channel.pair()
+        lifeline, held = os.pipe()
+        output, output_writer = os.pipe()
+        self._lifelines.append(held)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "wakeful.worker.nursery_main", str(theirs.fileno()), str(lifeline), self.backend],
+            stdin=subprocess.DEVNULL,
+            stdout=output_writer,
+            stderr=output_writer,
+            pass_fds=(theirs.fileno(), lifeline),
+            env=QUIET_MODULES | os.environ,
+            start_new_session=True,
+        )
+        theirs.close()
+        os.close(lifeline)
+        os.close(output_writer)
+        self._read_output(output)
+        self._channel = Channel(ours, self._decode, self._told, self._lost)
+
+    def fork(self, replica: int, slots: Sequence[Slot], nice: int, on_socket: Callable[[socket.socket], None]) -> None:
+        """Ask for a replica; its channel is handed to `on_socket` at once. If the nursery dies before it forks, that channel ends."""
+        ours, theirs = channel.pair()
+        if self._channel is not None:
+            self._channel.send(Fork(replica, nice), [theirs.fileno(), *(slot.fd for slot in slots)])
+        theirs.close()
+        on_socket(ours)
+
+    def stop(self) -> None:
+        """Let go of the nursery; it ends at the end of its channel."""
+        self._stopping = True
+        if self._restart is not None:
+            self._restart.cancel()
+        if self._channel is not None:
+            self._channel.close()
+        if self._process is not None:
+            try:
+                self._process.wait(1)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def _told(self, message: FromNursery) -> None:
+        if isinstance(message, Exited):
+            self._observer.replica_exited(message.pid, message.status)
+        elif isinstance(message, ForkFailed):
+            self._observer.fork_failed(message.replica, message.reason)
+        elif isinstance(message, Awake):
+            self._failures = 0
+            self.broken = ""
+            self._observer.nursery_awake(message.library, message.providers)
+        elif isinstance(message, Broken):
+            self.broken = message.reason
+
+    def _lost(self) -> None:
+        self._channel = None
+        assert self._process is not None
+        self._process.kill()  # a closed channel ends it anyway; this makes the wait short
+        status = self._process.wait()
+        if self._stopping:
+            return
+        reason = self.broken or (f"killed by signal {-status}" if status < 0 else f"exit status {status}")
+        self._observer.nursery_lost(reason)
+        delay = RESTART_SECONDS[min(self._failures, len(RESTART_SECONDS) - 1)]
+        self._failures += 1
+        self._restart = asyncio.get_running_loop().call_later(delay, self.start)
+
+    def _read_output(self, fd: int) -> None:
+        """Pass on what native libraries and user code print, line by line; a pipe that nobody reads would block them."""
+        loop = asyncio.get_running_loop()
+        os.set_blocking(fd, False)
+        rest = b""
+
+        def readable() -> None:
+            nonlocal rest
+            try:
+                data = os.read(fd, 65536)
+            except BlockingIOError:
+                return
+            if not data:
+                loop.remove_reader(fd)
+                os.close(fd)
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                self._observer.replica_output(line.decode("utf-8", "replace"))
+            rest = rest[-4096:]
+
+        loop.add_reader(fd, readable)

@@ -1,0 +1,142 @@
+"""All child processes of the daemon: a nursery per backend, and how each replica died."""
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from wakeful.runtime.arena import Slot
+from wakeful.runtime.nursery import SLOTS, Nursery
+
+log = logging.getLogger(__name__)
+
+PR_SET_CHILD_SUBREAPER = 36
+REPORT_SECONDS = 0.5
+"""A death that nobody reports within this time stays unexplained: its nursery has died too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """Why a replica's process ended. `oom`: the kernel killed it for memory."""
+
+    kind: Literal["oom", "signal", "exit", "unknown"]
+    text: str
+
+
+class Processes:
+    """Forks replicas and explains their ends. `oom_kills` reads the count of the kernel's kills for memory in our cgroup."""
+
+    def __init__(self, oom_kills: Callable[[], int], on_nursery_lost: Callable[[str, str], None]) -> None:
+        self.library: dict[str, str] = {}
+        """Backend to name and version of its library, once its nursery is awake."""
+        self._nurseries: dict[str, Nursery] = {}
+        self._oom_kills = oom_kills
+        self._oom_seen = oom_kills()
+        self._on_nursery_lost = on_nursery_lost
+        self._numbers = 0
+        self._statuses: dict[int, int] = {}
+        self._waiting: dict[int, Callable[[Death], None]] = {}
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # replicas of a dead nursery become ours
+
+    # ── forking ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def warm(self, backend: str) -> Nursery:
+        """The nursery of a backend, started if it is not there yet."""
+        nursery = self._nurseries.get(backend)
+        if nursery is None:
+            nursery = self._nurseries[backend] = Nursery(backend, _Reports(self, backend))
+            nursery.start()
+        return nursery
+
+    def new_slots(self) -> list[Slot]:
+        return [Slot.create() for _ in range(SLOTS)]
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def fork(self, backend: str, number: int, slots: Sequence[Slot], on_socket: Callable[[socket.socket], None], nice: int = 0) -> None:
+        """Have a nursery fork a replica; it has no model yet."""
+        self.warm(backend).fork(number, slots, nice, on_socket)
+
+    def broken(self, backend: str) -> str:
+        """Why this backend cannot run at all; empty if it can."""
+        return self.warm(backend).broken
+
+    def stop(self) -> None:
+        for nursery in self._nurseries.values():
+            nursery.stop()
+
+    # ── deaths ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def explain(self, pid: int, tell: Callable[[Death], None]) -> None:
+        """Call `tell` once, as soon as it is known how process `pid` ended. Its channel has ended already."""
+        if pid in self._statuses:
+            tell(self._death(self._statuses.pop(pid)))
+            return
+        self._waiting[pid] = tell
+        self._look(pid, REPORT_SECONDS)
+
+    def _look(self, pid: int, patience: float) -> None:
+        """Reap a replica that became ours when its nursery died; for all others the nursery's report comes."""
+        if pid not in self._waiting:
+            return
+        try:
+            reaped, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            reaped, status = 0, 0
+        if reaped:
+            self._report(pid, status)
+        elif patience <= 0:
+            self._waiting.pop(pid)(Death("unknown", "the process ended and nobody saw how"))
+        else:
+            asyncio.get_running_loop().call_later(0.02, self._look, pid, patience - 0.02)
+
+    def _report(self, pid: int, status: int) -> None:
+        tell = self._waiting.pop(pid, None)
+        if tell is None:
+            self._statuses[pid] = status
+            if len(self._statuses) > 1000:  # ends that nobody asks for (middle processes of splits)
+                self._statuses.pop(next(iter(self._statuses)))
+        else:
+            tell(self._death(status))
+
+    def _death(self, status: int) -> Death:
+        code = os.waitstatus_to_exitcode(status)
+        if code >= 0:
+            return Death("exit", f"the model's process ended with status {code}")
+        name = signal.Signals(-code).name
+        kills = self._oom_kills()
+        if -code == signal.SIGKILL and kills > self._oom_seen:
+            self._oom_seen = kills
+            return Death("oom", "the kernel killed the model's process for lack of memory")
+        return Death("signal", f"the model's process was ended by {name}")
+
+
+class _Reports:
+    """What one nursery tells."""
+
+    def __init__(self, processes: Processes, backend: str) -> None:
+        self._processes = processes
+        self._backend = backend
+
+    def nursery_awake(self, library: str, providers: Sequence[str]) -> None:
+        self._processes.library[self._backend] = library
+        log.info("nursery for %s is awake: %s, %s", self._backend, library, ", ".join(providers))
+
+    def nursery_lost(self, reason: str) -> None:
+        self._processes._on_nursery_lost(self._backend, reason)
+
+    def replica_exited(self, pid: int, status: int) -> None:
+        self._processes._report(pid, status)
+
+    def fork_failed(self, replica: int, reason: str) -> None:
+        log.error("the nursery for %s could not fork replica %d: %s", self._backend, replica, reason)
+
+    def replica_output(self, line: str) -> None:
+        log.info("%s: %s", self._backend, line)

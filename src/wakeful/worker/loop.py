@@ -1,0 +1,219 @@
+"""A replica: one process, one open model, one loop. Receive a message, do it, answer.
+
+It has no thread of its own and needs none: it waits in `recv`, the daemon's death reaches it as a signal (see `nursery_main`), and between two
+messages it may be forked.
+"""
+
+import gc
+import os
+import socket
+import time
+from collections.abc import Sequence
+from typing import NoReturn
+
+from wakeful.backends import catalog
+from wakeful.backends.base import Backend, LoadOptions
+from wakeful.errors import ExecutionFailed, OutOfMemory, WakefulError
+from wakeful.runtime.arena import Slot
+from wakeful.runtime.channel import decoder, receive_descriptors
+from wakeful.runtime.messages import (
+    PACKET,
+    TEXT_LIMIT,
+    Done,
+    Failed,
+    Footprint,
+    FromReplica,
+    Hello,
+    Load,
+    Prepare,
+    Prepared,
+    Probe,
+    Probed,
+    Ready,
+    Refused,
+    Run,
+    Split,
+    Stop,
+    ToReplica,
+    Verdict,
+    encode,
+)
+from wakeful.worker import arrays, selftest
+
+OOM_SCORE = "600"
+"""Where the kernel must kill, it shall take a replica before the daemon (0) and before most other processes."""
+
+decode = decoder(ToReplica)
+
+
+def serve(descriptors: Sequence[int]) -> NoReturn:
+    """Be a replica until the channel ends. `descriptors`: the channel, then one memfd a slot."""
+    status = 1
+    try:
+        Replica(socket.socket(fileno=descriptors[0]), [Slot(fd) for fd in descriptors[1:]]).loop()
+        status = 0
+    except OSError:  # the channel broke: the daemon has let go of us
+        pass
+    finally:
+        os._exit(status)  # never back into the code of the process that we were forked from
+
+
+def measure_memory() -> tuple[int, int]:
+    """Bytes that are this process's alone, and its share of what it shares."""
+    private = proportional = 0
+    with open("/proc/self/smaps_rollup", encoding="ascii") as rollup:
+        for line in rollup:
+            key, _, rest = line.partition(":")
+            if key == "Private_Dirty":  # clean ones are the page cache's, which the kernel takes back when it needs them
+                private = int(rest.split()[0]) * 1024
+            elif key == "Pss":
+                proportional = int(rest.split()[0]) * 1024
+    return private, max(proportional - private, 0)
+
+
+def fault(error: BaseException) -> WakefulError:
+    """Any exception as one of ours; the text is cut to what a channel takes."""
+    if isinstance(error, WakefulError):
+        error.message = error.message[:TEXT_LIMIT]
+        return error
+    if isinstance(error, MemoryError):
+        return OutOfMemory("out of memory in the model's process")
+    return ExecutionFailed(f"{type(error).__name__}: {error}"[:TEXT_LIMIT])
+
+
+class Replica:
+    def __init__(self, channel: socket.socket, slots: list[Slot]) -> None:
+        self.channel = channel
+        self.slots = slots
+        self.backend: Backend | None = None
+        self.verdict = Verdict(False, "not tested yet", False)
+        self.largest = 0
+        """Bytes of the largest run so far: only a larger one can make this process grow for good."""
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write(OOM_SCORE)
+        self.say(Hello(os.getpid()))
+
+    def say(self, message: FromReplica) -> None:
+        self.channel.send(encode(message))
+
+    def loop(self) -> None:
+        while True:
+            data = self.channel.recv(PACKET)
+            if not data:
+                return
+            order = decode(data)
+            if isinstance(order, Run):
+                self.run(order)
+            elif isinstance(order, Load):
+                self.load(order)
+            elif isinstance(order, Probe):
+                self.probe()
+            elif isinstance(order, Split):
+                self.split()
+            elif isinstance(order, Prepare):
+                self.prepare(order)
+            elif isinstance(order, Stop):
+                return
+
+    # ── orders ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def load(self, order: Load) -> None:
+        started = time.monotonic()
+        try:
+            self.backend = catalog.module(order.backend).open_model(order.path, LoadOptions(order.device, order.threads, order.prepared))
+            self.verdict = selftest.declared(self.backend.signature)
+        except Exception as error:  # native libraries raise whatever they like
+            trouble = fault(error)
+            self.say(Refused(trouble.code, trouble.message))
+            return
+        self.ready(time.monotonic() - started)
+
+    def ready(self, seconds: float) -> None:
+        assert self.backend is not None
+        private, shared = measure_memory()
+        self.say(
+            Ready(
+                self.backend.signature,
+                self.verdict,
+                seconds,
+                private,
+                shared,
+                self.backend.forkable and only_thread(),
+                self.backend.prepared,
+                self.backend.device,
+            )
+        )
+
+    def probe(self) -> None:
+        assert self.backend is not None
+        try:
+            self.verdict = selftest.probe(self.backend)
+        except Exception as error:  # a model may fail in any way; then it is not merged
+            self.verdict = Verdict(False, f"the self-test failed: {fault(error).message}", True)
+        self.say(Probed(self.verdict))
+
+    def prepare(self, order: Prepare) -> None:
+        started = time.monotonic()
+        try:
+            catalog.module(order.backend).prepare(order.path, order.directory)
+        except Exception as error:  # as in load
+            trouble = fault(error)
+            self.say(Refused(trouble.code, trouble.message))
+            return
+        with os.scandir(order.directory) as entries:
+            nbytes = sum(entry.stat().st_size for entry in entries)
+        self.say(Prepared(time.monotonic() - started, nbytes))
+
+    def run(self, order: Run) -> None:
+        started = time.monotonic()
+        slot = self.slots[order.slot]
+        try:
+            assert self.backend is not None
+            view = slot.reach(order.end)
+            outputs = self.backend.run({placement.name: arrays.read(placement, view) for placement in order.inputs})
+            placements, end = arrays.layout(self.backend.signature.outputs, outputs, order.end)
+            arrays.fill(slot.reach(end), placements, outputs)
+        except Exception as error:  # as in load
+            trouble = fault(error)
+            self.say(Failed(order.run, trouble.code, trouble.message))
+            return
+        self.say(Done(order.run, time.monotonic() - started, placements))
+        if end > self.largest:
+            self.largest = end
+            self.say(Footprint(*measure_memory()))
+
+    def split(self) -> None:
+        """Fork twice: the copy becomes an orphan, which the nursery, a subreaper, adopts."""
+        _, descriptors = receive_descriptors(self.channel, len(self.slots) + 1)
+        if self.backend is not None and self.backend.forkable and only_thread():
+            gc.freeze()
+            middle = os.fork()
+            if middle == 0:
+                if os.fork() == 0:
+                    self.become_copy(descriptors)
+                os._exit(0)
+            os.waitpid(middle, 0)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def become_copy(self, descriptors: list[int]) -> NoReturn:
+        status = 1
+        try:
+            started = time.monotonic()
+            self.channel.close()  # the original's end of file must mean the original's death
+            for slot in self.slots:
+                slot.close()
+            copy = Replica(socket.socket(fileno=descriptors[0]), [Slot(fd) for fd in descriptors[1:]])
+            copy.backend, copy.verdict = self.backend, self.verdict
+            copy.ready(time.monotonic() - started)
+            copy.loop()
+            status = 0
+        except OSError:
+            pass
+        finally:
+            os._exit(status)
+
+
+def only_thread() -> bool:
+    """True when this process has a single thread, so that a fork takes all of it along."""
+    return len(os.listdir("/proc/self/task")) == 1

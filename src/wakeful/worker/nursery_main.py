@@ -1,0 +1,117 @@
+"""A nursery: a warm process that has imported a backend's library, holds no session, and forks replicas.
+
+Started as `python -m wakeful.worker.nursery_main CONTROL LIFELINE BACKEND`, where CONTROL and LIFELINE are inherited descriptors. It leads a process
+group of its own, which all its replicas share. LIFELINE is the reading end of a pipe whose other end only the daemon holds: when the daemon ends,
+however it ends, the kernel signals the whole group, even a replica that is deep inside a run.
+"""
+
+import ctypes
+import fcntl
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+
+import msgspec
+
+from wakeful.backends import catalog
+from wakeful.runtime.channel import receive_descriptors
+from wakeful.runtime.messages import TEXT_LIMIT, Awake, Broken, Exited, Fork, ForkFailed, encode
+from wakeful.worker import loop
+
+PR_SET_CHILD_SUBREAPER = 36
+MAX_DESCRIPTORS = 8
+
+
+def tie_to_daemon(lifeline: int) -> None:
+    """Let the kernel end this process group as soon as the other end of the pipe is gone (SIGIO ends a process that does not handle it)."""
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    poll = select.poll()
+    poll.register(lifeline, 0)
+    if poll.poll(0):  # it went before we were listening
+        os._exit(0)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of copies that replicas fork twice, so that somebody reaps them."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+class Nursery:
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        self.wake_reader, self.wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def serve(self) -> None:
+        signal.set_wakeup_fd(self.wake_writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler, so that the wake-up pipe is written
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        poll.register(self.wake_reader, select.POLLIN)
+        while True:
+            for fd, _ in poll.poll():
+                if fd == self.wake_reader:
+                    os.read(self.wake_reader, 4096)
+                    self.reap()
+                else:
+                    self.take_order()
+
+    def reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self.control.send(encode(Exited(pid, status)))
+
+    def take_order(self) -> None:
+        data, descriptors = receive_descriptors(self.control, MAX_DESCRIPTORS)
+        if not data:
+            os._exit(0)
+        order = msgspec.msgpack.decode(data, type=Fork)
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self.control.send(encode(ForkFailed(order.replica, str(error))))
+            pid = -1
+        if pid == 0:
+            self.become_replica(order, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def become_replica(self, order: Fork, descriptors: list[int]) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self.control.close()
+        os.close(self.wake_reader)
+        os.close(self.wake_writer)
+        if order.nice:
+            os.nice(order.nice)
+        loop.serve(descriptors)
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    tie_to_daemon(int(sys.argv[2]))
+    adopt_orphans()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        library = catalog.warm(sys.argv[3])
+    except Exception as error:  # whatever an import can raise is the daemon's to report
+        traceback.print_exc()
+        control.send(encode(Broken(f"{type(error).__name__}: {error}"[:TEXT_LIMIT])))
+        sys.exit(1)
+    gc.collect()
+    gc.freeze()  # a full collection in a child would touch, and so copy, every shared page
+    control.send(encode(Awake(os.getpid(), library.name, library.providers)))
+    Nursery(control).serve()
+
+
+if __name__ == "__main__":
+    main()
