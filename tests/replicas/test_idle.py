@@ -77,6 +77,15 @@ def test_when_the_primary_has_died_the_lowest_index_stands_in() -> None:
     assert sweep(300.0, orphans[:1], 300.0) == Sweep((1,), None)
 
 
+def test_a_fixed_number_sleeps_together() -> None:
+    views = [IdleView(0, False, 0.0), IdleView(1, False, 50.0), IdleView(2, False, 20.0)]
+    assert sweep(349.0, views, 300.0, together=True) == Sweep((), 350.0)
+    assert sweep(350.0, views, 300.0, together=True) == Sweep((2, 1, 0), None)
+    assert sweep(1e9, [*views, IdleView(3, True, 0.0)], 300.0, together=True) == Sweep((), None)
+    assert sweep(1e9, views, 300.0, pinned=True, together=True) == Sweep((), None)
+    assert sweep(1e9, views, 300.0, floor=1, together=True) == Sweep((), None)
+
+
 def test_nothing_alive() -> None:
     assert sweep(5.0, [], 300.0) == Sweep((), None)
 

@@ -32,13 +32,18 @@ def effective_timeout(k: int, base: float, n: int) -> float:
     return base if k == 0 else max(base / n, SHORTEST)
 
 
-def sweep(now: float, replicas: Sequence[IdleView], base: float, floor: int = 0, pinned: bool = False) -> Sweep:
+def sweep(
+    now: float, replicas: Sequence[IdleView], base: float, floor: int = 0, pinned: bool = False, *, together: bool = False
+) -> Sweep:
     """Find the replicas to stop: copies first, the highest index first, and the primary only when it is the last one.
 
     The primary is the lowest index alive. `base` 0 means never; `pinned` keeps the primary for ever, and `floor` that many replicas.
+    `together`: their number is fixed while the model is awake, so all go when the last of them has been idle for `base`, or none.
     """
     if not replicas or base <= 0:
         return Sweep((), None)
+    if together:
+        return _sweep_together(now, replicas, base, pinned or floor > 0)
     primary, *copies = sorted(replicas, key=lambda replica: replica.index)
     floor = max(floor, 1 if pinned else 0)
     alive = len(replicas)
@@ -50,6 +55,15 @@ def sweep(now: float, replicas: Sequence[IdleView], base: float, floor: int = 0,
         stop.append(primary.index)
     stopped = set(stop)
     return Sweep(tuple(stop), _next_due([replica for replica in (primary, *copies) if replica.index not in stopped], base, floor))
+
+
+def _sweep_together(now: float, replicas: Sequence[IdleView], base: float, stay: bool) -> Sweep:
+    if stay or any(replica.busy for replica in replicas):
+        return Sweep((), None)
+    due = max(replica.last_done for replica in replicas) + base
+    if now < due:
+        return Sweep((), due)
+    return Sweep(tuple(sorted((replica.index for replica in replicas), reverse=True)), None)
 
 
 def _next_due(alive: Sequence[IdleView], base: float, floor: int) -> float | None:
