@@ -58,17 +58,24 @@ def serve(descriptors: Sequence[int]) -> NoReturn:
         os._exit(status)  # never back into the code of the process that we were forked from
 
 
-def measure_memory() -> tuple[int, int]:
-    """Bytes that are this process's alone, and its share of what it shares."""
-    private = proportional = 0
+def private_bytes() -> int:
+    """Memory that is this process's alone. Clean private pages are the page cache's, which the kernel takes back when it needs them."""
     with open("/proc/self/smaps_rollup", encoding="ascii") as rollup:
-        for line in rollup:
-            key, _, rest = line.partition(":")
-            if key == "Private_Dirty":  # clean ones are the page cache's, which the kernel takes back when it needs them
-                private = int(rest.split()[0]) * 1024
-            elif key == "Pss":
-                proportional = int(rest.split()[0]) * 1024
-    return private, max(proportional - private, 0)
+        return next(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Private_Dirty:"))
+
+
+def mapped_bytes(directory: str) -> int:
+    """Memory that is mapped from files in `directory`: a prepared copy's weights, which all replicas share."""
+    total = 0
+    inside = False
+    with open("/proc/self/smaps", encoding="utf-8", errors="replace") as areas:
+        for line in areas:
+            first = line.split(maxsplit=5)
+            if not first[0].endswith(":"):
+                inside = len(first) > 5 and first[5].startswith(directory)
+            elif inside and first[0] == "Rss:":
+                total += int(first[1]) * 1024
+    return total
 
 
 def fault(error: BaseException) -> WakefulError:
@@ -87,6 +94,8 @@ class Replica:
         self.slots = slots
         self.backend: Backend | None = None
         self.verdict = Verdict(False, "not tested yet", False)
+        self.shared = 0
+        """Bytes mapped from the prepared copy."""
         self.largest = 0
         """Bytes of the largest run so far: only a larger one can make this process grow for good."""
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
@@ -126,18 +135,18 @@ class Replica:
             trouble = fault(error)
             self.say(Refused(trouble.code, trouble.message))
             return
+        self.shared = mapped_bytes(order.prepared) if self.backend.prepared else 0
         self.ready(time.monotonic() - started)
 
     def ready(self, seconds: float) -> None:
         assert self.backend is not None
-        private, shared = measure_memory()
         self.say(
             Ready(
                 self.backend.signature,
                 self.verdict,
                 seconds,
-                private,
-                shared,
+                private_bytes(),
+                self.shared,
                 self.backend.forkable and only_thread(),
                 self.backend.prepared,
                 self.backend.device,
@@ -180,7 +189,7 @@ class Replica:
         self.say(Done(order.run, time.monotonic() - started, placements))
         if end > self.largest:
             self.largest = end
-            self.say(Footprint(*measure_memory()))
+            self.say(Footprint(private_bytes(), self.shared))
 
     def split(self) -> None:
         """Fork twice: the copy becomes an orphan, which the nursery, a subreaper, adopts."""
