@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.batching.policy import NEVER, POLICIES, ArrivalRate, CostModel, Limits, View, adaptive, expected_wait, row_limit, timer
+from wakeful.batching.policy import NEVER, POLICIES, ArrivalRate, CostModel, Limits, View, adaptive, expected_wait, row_limit, timer, worth_merging
 
 SECONDS = st.floats(0.0, 100.0)
 
@@ -220,6 +220,15 @@ def test_a_target_makes_batches_smaller(policy: str) -> None:
     costs, view = learnt(0.010, 0.010), idle(4, oldest=5.0, in_flight=1, slots_free=1)
     assert due(policy, view, 5.0, Limits(16, 1.0), costs) == NEVER
     assert due(policy, view, 5.0, Limits(16, 1.0, target_p99=0.101), costs) <= 5.0
+
+
+def test_merging_is_worth_it_while_the_fixed_part_outweighs_the_rows() -> None:
+    costs = learnt(0.004, 0.00025)
+    assert worth_merging(0, costs)
+    assert worth_merging(14, costs)
+    assert not worth_merging(17, costs)
+    assert not worth_merging(1, learnt(0.0, 0.004))
+    assert not worth_merging(0, CostModel())
 
 
 def test_expected_wait() -> None:

@@ -192,6 +192,15 @@ def row_limit(limits: Limits, costs: CostModel) -> int:
     return int(left / costs.per_row)
 
 
+def worth_merging(rows: int, costs: CostModel) -> bool:
+    """Should an idle replica add to its own `rows` what waits for a busy sibling, instead of leaving it there?
+
+    Yes while the fixed part outweighs the rows: a joint run costs less than two. Where the rows outweigh it, two replicas that share them are
+    faster. `adaptive` relies on this: a replica held back gathers nothing if arrivals go to the shorter queue of the busy one.
+    """
+    return costs.known and costs.per_row * rows < costs.fixed
+
+
 def expected_wait(queued_rows: int, in_flight_remaining: float, replicas: int, costs: CostModel, row_limit: int) -> float:
     """Seconds until a row that arrives now begins to run, behind `queued_rows` others of its model.
 
