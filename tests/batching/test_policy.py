@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.batching.policy import NEVER, POLICIES, ArrivalRate, CostModel, Limits, View, adaptive, expected_wait, row_limit, timer, worth_merging
+from wakeful.batching.policy import (
+    NEVER,
+    POLICIES,
+    ArrivalRate,
+    CostModel,
+    Limits,
+    View,
+    adaptive,
+    expected_wait,
+    row_limit,
+    timer,
+    worth_merging,
+)
 
 SECONDS = st.floats(0.0, 100.0)
 
