@@ -11,15 +11,13 @@ def admit(request: InferRequest, settings: ModelSettings, batcher: Batcher) -> N
     limits = settings.admission
     request.deadline = min(request.deadline, request.arrived + limits.request_timeout)
     waiting = batcher.waiting
-    if not waiting:
+    target = settings.batching.target_p99
+    if waiting <= batcher.limits.max_rows and target is None and waiting < limits.queue_limit:
         return
     if waiting >= limits.queue_limit:
         raise Overloaded(
             f"model {settings.id} has {waiting} requests waiting, its queue_limit", retry_after=batcher.expected_wait() / 2, unstarted=True
         )
-    target = settings.batching.target_p99
-    if target is None and waiting <= settings.batching.max_rows:
-        return
     needed = batcher.expected_wait() + batcher.costs.estimate(min(request.rows, batcher.row_limit))
     if request.arrived + needed > request.deadline:
         raise Overloaded(

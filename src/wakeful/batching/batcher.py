@@ -125,7 +125,10 @@ class Batcher:
     @property
     def waiting(self) -> int:
         """Requests that have not started."""
-        return len(self.room) + sum(len(lane.queue) for lane in self.lanes)
+        total = len(self.room)
+        for lane in self.lanes:  # asked on every arrival: a generator costs three times as much
+            total += len(lane.queue)
+        return total
 
     @property
     def active(self) -> int:
@@ -244,6 +247,10 @@ class Batcher:
         if not lane.scheduled:
             lane.scheduled = True
             self._loop.call_soon(self._pump, lane)  # whatever arrives in this turn of the loop may share the run
+        if lane.running and len(lanes) > 1:
+            for other in lanes:  # an idle one that waits for company may want this request
+                if other.timer is not None:
+                    self._schedule(other)
 
     def _split(self, request: InferRequest, limit: int) -> None:
         parts.Parted(request, limit, self._enqueue, self.answer, self.refuse).submit_next()
@@ -264,7 +271,7 @@ class Batcher:
         lane.scheduled = False
         lane.cancel_timer()
         while lane.free and not lane.closed:
-            head = lane.queue.head() or self._stolen(lane)
+            head = self._head(lane)
             if head is None:
                 if not lane.running:
                     self._owner.lane_idle(lane)
@@ -288,16 +295,24 @@ class Batcher:
                         idle += 1
         return policy.View(head[0], head[1], len(lane.running), busy, idle, len(lane.free), max(lane.queue.rows - head[0], 0))
 
-    def _stolen(self, lane: Lane) -> tuple[int, float] | None:
-        """Take over work that waits in the longest other lane, so that no replica is idle beside a queue."""
-        if len(self.lanes) < 2 or lane.running:
-            return None
-        longest = max(self.lanes, key=lambda other: len(other.queue))
-        if longest is lane or not longest.running:
-            return None
-        for request in longest.queue.steal(self.row_limit):
-            lane.queue.push(request)
-        return lane.queue.head()
+    def _head(self, lane: Lane) -> tuple[int, float] | None:
+        """Rows and age of what is next in this lane. An idle replica takes over what waits for a busy one: anything rather than nothing, and more
+        as long as the fixed part of a run is what it saves."""
+        head = lane.queue.head()
+        if len(self.lanes) == 1 or lane.running:
+            return head
+        while head is None or policy.worth_merging(head[0], self.costs):
+            longest = max(self.lanes, key=lambda other: len(other.queue))
+            if longest is lane or not longest.running or not len(longest.queue):
+                break
+            limit = self.row_limit - (head[0] if head else 0)
+            stolen = longest.queue.steal(limit) if limit > 0 else []
+            for request in stolen:
+                lane.queue.push(request)
+            if not stolen or head is not None:
+                return lane.queue.head()
+            head = lane.queue.head()
+        return head
 
     def _seal(self, lane: Lane, now: float) -> None:
         """Cut a batch, write it into a free slot and hand it to the replica."""

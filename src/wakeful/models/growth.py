@@ -33,7 +33,8 @@ class Growth:
 
     def __init__(self, settings: ReplicaSettings) -> None:
         self._limits = ScaleLimits(settings.queue_threshold, settings.max_replicas, settings.min_replicas, settings.fixed)
-        self._next_look = 0.0
+        self.next_look = 0.0
+        """Asking before this time is of no use."""
         self._last_pressure = 0.0
         self._since = 0.0
         self._rows_then = 0.0
@@ -42,14 +43,12 @@ class Growth:
 
     def failed(self, now: float) -> None:
         """A step could not be carried out: leave the queues alone for a while."""
-        self._next_look = now + 1.0
+        self.next_look = now + 1.0
 
     def decide(self, queues: Sequence[int], loaded: int, max_loaded: int | None, *, on_cpu: bool, rows_done: float, capacity: float) -> Growing:
         """`rows_done`: rows run so far; `capacity`: rows per second that one replica can run, as far as known."""
         now = monotonic()
-        if now < self._next_look:
-            return NOTHING
-        self._next_look = now + LOOK_SECONDS
+        self.next_look = now + LOOK_SECONDS
         if now - self._last_pressure > FORGET_SECONDS:
             self._before, self._held = None, ""
             self._restart(now, rows_done)

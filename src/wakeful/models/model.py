@@ -67,6 +67,7 @@ class Model:
         self.batcher = Batcher(settings.batching, Router(settings.replicas.routing).choose, stats, self)
         self.group = ReplicaGroup(settings, surroundings.processes, self, self)
         self._growth = Growth(settings.replicas)
+        self._threshold = settings.replicas.queue_threshold
         self._around = surroundings
         self._validate: Validator | None = None
         self._lanes: dict[int, Lane] = {}
@@ -94,13 +95,13 @@ class Model:
         if self._validate is not None:
             self._validate(request)
         self.last_used = request.arrived
-        replicas = self.group.replicas
-        if not replicas:
+        if not self.group.replicas:
             self._check_backoff()
-        self.batcher.submit(request)
-        if not replicas:
+            self.batcher.submit(request)
             self._wake()
-        elif self.batcher.smallest_queue() > self.settings.replicas.queue_threshold:
+            return
+        self.batcher.submit(request)
+        if request.arrived >= self._growth.next_look and self.batcher.smallest_queue() > self._threshold:
             self._grow()
 
     def _check_backoff(self) -> None:

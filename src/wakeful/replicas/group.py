@@ -25,6 +25,8 @@ DRAIN_SECONDS = 30.0
 class Owner(Protocol):
     """The model, as its group sees it."""
 
+    pinned: bool
+
     def replica_ready(self, replica: Replica, message: Ready, *, first: bool) -> None: ...
 
     def replica_probed(self, replica: Replica, message: Probed) -> None: ...
@@ -167,12 +169,12 @@ class ReplicaGroup:
             self._sweep_timer = None
         now = monotonic()
         life = self.settings.life
-        ready = {replica.index: replica for replica in self.ready()}
-        views = [idle.IdleView(index, self._owner.replica_busy(replica), replica.last_done) for index, replica in ready.items()]
-        floor = self.settings.replicas.fixed or self.settings.replicas.min_replicas
-        decision = idle.sweep(now, views, life.idle_timeout, floor, life.pinned)
-        for index in decision.stop:
-            self.end(ready[index], "idle")
+        alive = {replica.index: replica for replica in self.replicas if replica.state is not State.DRAINING}
+        views = [idle.IdleView(index, self._owner.replica_busy(replica), replica.last_done) for index, replica in alive.items()]
+        together = self.settings.replicas.fixed is not None
+        decision = idle.sweep(now, views, life.idle_timeout, self.settings.replicas.min_replicas, self._owner.pinned, together=together)
+        for index in decision.stop:  # highest first
+            self.end(alive[index], "idle")
         if decision.next_check is not None:
             self._sweep_timer = self._loop.call_later(max(decision.next_check - now, 0.001), self.sweep)
 

@@ -126,15 +126,15 @@ class Connection(asyncio.Protocol):
     def _advance(self) -> None:
         """Begin with the next request if it is there and the one before has been answered."""
         while self._head is None and self._buffer and self._writable and not self._transport.is_closing():
-            end = self._buffer.find(b"\r\n\r\n") + 4
+            buffer = self._buffer
+            end = buffer.find(b"\r\n\r\n") + 4
             if end < 4:
-                if len(self._buffer) > HEAD_LIMIT:
+                if len(buffer) > HEAD_LIMIT:
                     self._fail_early(HeadersTooLarge(f"the request's head is over {show_bytes(HEAD_LIMIT)}"))
-                elif self._buffer in (b"\r\n", b"\n"):  # some old clients end a body with an empty line of their own
+                elif buffer in (b"\r\n", b"\n"):  # some old clients end a body with an empty line of their own
                     self._buffer = b""
                 return
-            data = self._buffer[:end]
-            self._buffer = self._buffer[end:]
+            data = buffer[:end]
             head = self._shared.heads.get(data)
             if head is None:
                 try:
@@ -142,16 +142,23 @@ class Connection(asyncio.Protocol):
                 except InvalidInput as error:
                     self._fail_early(error)
                     return
-            self._begin(head)
+            self._head = head
+            length = head.content_length
+            if len(buffer) - end == length and not head.chunked:  # the common case: one request, wholly there
+                self._buffer = b""
+                self._handle(buffer[end:])
+            else:
+                self._buffer = buffer[end:]
+                self._begin(head)
 
     def _learn_head(self, data: bytes) -> Head:
         if len(data) > HEAD_LIMIT:
             raise InvalidInput(f"the request's head is over {show_bytes(HEAD_LIMIT)}")
         head = parse_head(data)
         try:
-            route: Route | WakefulError = self._shared.find(head.method, head.path)
+            route = self._shared.find(head.method, head.path)
         except WakefulError as error:
-            route = error
+            route = Route(refuse_with(error), "oip")
         head = head._replace(route=route)
         heads = self._shared.heads
         if len(data) <= LONGEST_REMEMBERED:
@@ -161,10 +168,7 @@ class Connection(asyncio.Protocol):
         return head
 
     def _begin(self, head: Head) -> None:
-        self._head = head
-        if not head.content_length and not head.chunked:
-            self._handle(b"")
-            return
+        """The body is not there yet, or more than it."""
         if head.content_length > self._shared.max_body:
             self._reading = True
             limit = show_bytes(self._shared.max_body)
@@ -218,16 +222,12 @@ class Connection(asyncio.Protocol):
 
     def _handle(self, body: Buffer) -> None:
         self._reading = False
-        self.since = monotonic()
         head = self._head
         assert head is not None
-        route = head.route
         try:
-            if not isinstance(route, Route):
-                raise route
-            if "content-encoding" in head.headers:
+            if head.encoded:
                 body = inflate(body, head.headers["content-encoding"], self._shared.max_body)
-            route.handler(self, head, body)
+            head.route.handler(self, head, body)
         except Exception as error:
             self.fail(error)
 
@@ -270,7 +270,7 @@ class Connection(asyncio.Protocol):
             self._want_close = self._discarding = True
         self._reading = False
         route = head.route if head is not None else None
-        dialect = route.dialect if isinstance(route, Route) else "oip"
+        dialect: Dialect = route.dialect if route is not None else "oip"
         status, headers, body = render(error, dialect)
         self.respond(status, headers, body)
 
@@ -349,6 +349,15 @@ class LargeBody(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._connection.resume_writing()
+
+
+def refuse_with(error: WakefulError) -> Handler:
+    """The handler of a path that leads nowhere."""
+
+    def handler(connection: Connection, head: Head, body: Buffer) -> None:
+        connection.fail(error)
+
+    return handler
 
 
 def inflate(body: Buffer, encoding: str, limit: int) -> bytes:

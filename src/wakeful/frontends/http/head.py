@@ -30,6 +30,8 @@ class Head(NamedTuple):
     keep_alive: bool
     old: bool
     """HTTP/1.0: the answer has to say that the connection stays."""
+    encoded: bool
+    """There is a content-encoding."""
     route: Any
     """What the router found for method and path."""
 
@@ -76,6 +78,7 @@ def parse_head(data: bytes) -> Head:
         chunked,
         parser.should_keep_alive(),
         parser.get_http_version() == "1.0",
+        "content-encoding" in headers,
         None,
     )
 
