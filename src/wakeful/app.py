@@ -110,6 +110,7 @@ class App:
         for backend in {settings.backend for settings in self.settings.models} | {self.settings.defaults.backend}:
             self.processes.warm(backend)
         self.repository.register_all()
+        self._tell_oddities()
         await self.http.start(sock)
         gc.collect()
         gc.freeze()  # what is here stays: later collections need not look at it
@@ -125,6 +126,14 @@ class App:
             f"in {show_seconds(monotonic() - self._started)}",
             port=port, models=asleep, cores=self.cores, budget=self.supervisor.budget,
         )
+
+    def _tell_oddities(self) -> None:
+        """What the configuration says and probably does not mean, and what it asks for in vain."""
+        for problem in self.settings.warnings:
+            self.events.emit("config", "", problem.render(), code=problem.code, key=problem.key)
+        port = self.settings.server.grpc_port
+        if port is not None:
+            self.events.emit("config", "", f"gRPC is not served yet: nothing listens on port {port}; --no-grpc takes this line away", grpc_port=port)
 
     async def _finish(self) -> None:
         """Outside in: not ready, serve on for the lame-duck time, close the doors, finish the work, end the replicas. One deadline ends every wait."""
