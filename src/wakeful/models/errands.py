@@ -3,77 +3,35 @@ own at the lowest priority, one at a time, so that serving never feels them.
 """
 
 import asyncio
-import logging
 from collections import deque
 from pathlib import Path
 
-from wakeful.errors import BY_CODE, NotFound, Unavailable, WakefulError
+from wakeful.errors import NotFound, Unavailable, WakefulError
 from wakeful.memory.supervisor import Supervisor
+from wakeful.models.errand import Errand
 from wakeful.models.model import Model
 from wakeful.prepared.cache import PreparedCache
-from wakeful.replicas.replica import Replica
-from wakeful.runtime.messages import Load, Prepare, Prepared, Probed, Ready, Refused
+from wakeful.replicas.threads import LONG_RUN
+from wakeful.runtime.messages import Load, Prepare, Prepared, Probed, Ready
 from wakeful.runtime.processes import Processes
 from wakeful.telemetry.events import Events
 from wakeful.telemetry.units import show_bytes, show_seconds
 
-log = logging.getLogger(__name__)
-
-NICE = 19
 SMALLEST = 1024 * 1024
 """Bytes of a file from which a prepared copy is worth its place; below, a load takes a few milliseconds anyway."""
 ROOM_SECONDS = 10.0
 """Pause before looking again whether there is memory for a preparation."""
 
 
-class Errand:
-    """One process that does one job; the answer is a future."""
-
-    def __init__(self, processes: Processes, backend: str, nice: int) -> None:
-        self.answer: asyncio.Future[Ready | Prepared] = asyncio.get_running_loop().create_future()
-        self.replica = Replica(processes.next_number(), 0, [], self)
-        processes.fork(backend, self.replica.number, [], self.replica.attach, nice)
-
-    def replica_ready(self, replica: Replica, message: Ready) -> None:
-        self._tell(message)
-
-    def replica_prepared(self, replica: Replica, message: Prepared) -> None:
-        self._tell(message)
-
-    def replica_probed(self, replica: Replica, message: Probed) -> None:
-        """Not asked for here."""
-
-    def replica_grown(self, replica: Replica) -> None:
-        """It runs nothing."""
-
-    def replica_refused(self, replica: Replica, message: Refused) -> None:
-        self._fail(BY_CODE.get(message.kind, Unavailable)(message.reason))
-
-    def replica_ended(self, replica: Replica) -> None:
-        self._fail(Unavailable("the process ended before it had finished"))
-
-    def _tell(self, message: Ready | Prepared) -> None:
-        if not self.answer.done():
-            self.answer.set_result(message)
-
-    def _fail(self, error: WakefulError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-
-    def end(self) -> None:
-        self.replica.kill()
-        self.replica.close()
-        self.answer.cancel()
-
-
 class Errands:
     """The queue of jobs. `run` is a task of the daemon."""
 
-    def __init__(self, processes: Processes, supervisor: Supervisor, cache: PreparedCache | None, events: Events) -> None:
+    def __init__(self, processes: Processes, supervisor: Supervisor, cache: PreparedCache | None, events: Events, cores: int) -> None:
         self._processes = processes
         self._supervisor = supervisor
         self._cache = cache
         self._events = events
+        self._cores = cores
         self._wishes: deque[Model] = deque()
         self._refused: set[str] = set()
         """Identities of files that cannot be prepared."""
@@ -100,6 +58,7 @@ class Errands:
                 model = self._wishes.popleft()
                 try:
                     await self._prepare(model)
+                    await self._measure_threads(model)
                 except WakefulError as error:
                     self._refused.add(model.file.identity)
                     self._events.emit("prepare", model.id, f"no prepared copy: {error.message}; loading goes on as shipped")
@@ -118,25 +77,46 @@ class Errands:
         directory = await asyncio.to_thread(cache.begin)
         if directory is None:
             return
-        errand = Errand(self._processes, settings.backend, NICE)
+        errand = Errand.forked(self._processes, settings.backend)
+        order = Prepare(settings.backend, str(settings.path), str(directory))
         try:
-            errand.replica.prepare(Prepare(settings.backend, str(settings.path), str(directory)))
-            done = await asyncio.wait_for(errand.answer, settings.life.load_timeout * 4)
-        except TimeoutError:
-            raise Unavailable("preparing it took too long") from None
-        else:
+            done = await errand.answer(lambda: errand.replica.prepare(order), settings.life.load_timeout * 4)
             assert isinstance(done, Prepared)
             copy = await self._commit(cache, directory, model, identity)
-            if copy is None:
-                self._refused.add(identity)
-            else:
-                self._events.emit(
-                    "prepare", model.id, f"copy of {show_bytes(done.nbytes)} made in {show_seconds(done.seconds)}; the next load maps it",
-                    bytes=done.nbytes, seconds=done.seconds,
-                )
+        except TimeoutError:
+            raise Unavailable("preparing it took too long") from None
         finally:
             errand.end()
             await asyncio.to_thread(cache.discard, directory)
+        if copy is None:
+            self._refused.add(identity)
+        else:
+            self._events.emit(
+                "prepare", model.id, f"copy of {show_bytes(done.nbytes)} made in {show_seconds(done.seconds)}; the next load maps it",
+                bytes=done.nbytes, seconds=done.seconds,
+            )
+
+    async def _measure_threads(self, model: Model) -> None:
+        """Where a lone run is long, find out what all cores would make of it: the next load may want a pool."""
+        settings, known = model.settings, model.file.known()
+        one = known.lone_seconds.get(1, 0.0)
+        if settings.runtime.threads or self._cores < 2 or one < LONG_RUN or self._cores in known.lone_seconds:
+            return
+        errand = Errand.forked(self._processes, settings.backend, nice=0)  # at the lowest priority it would measure the others' load
+        order = Load(settings.backend, str(settings.path), settings.runtime.device, self._cores, model.file.prepared_copy())
+        try:
+            await errand.answer(lambda: errand.replica.load(order), settings.life.load_timeout)
+            probed = await errand.answer(errand.replica.probe, settings.life.load_timeout)
+        except TimeoutError:
+            return
+        finally:
+            errand.end()
+        assert isinstance(probed, Probed)
+        model.file.learn(lone_seconds={self._cores: probed.lone_seconds})
+        self._events.emit(
+            "probe", model.id, f"a lone run takes {show_seconds(one)} with 1 thread, {show_seconds(probed.lone_seconds)} with {self._cores}",
+            one=one, many=probed.lone_seconds, threads=self._cores,
+        )
 
     async def _commit(self, cache: PreparedCache, directory: Path, model: Model, identity: str) -> Path | None:
         settings = model.settings
@@ -148,13 +128,13 @@ class Errands:
         model.file.look()
         if not settings.path.exists():
             raise NotFound(f"model {model.id}: its file {settings.path.name} is not there any more")
-        errand = Errand(self._processes, settings.backend, 0)
+        errand = Errand.forked(self._processes, settings.backend, nice=0)
+        order = Load(settings.backend, str(settings.path), "cpu", 1, model.file.prepared_copy())
         try:
-            errand.replica.load(Load(settings.backend, str(settings.path), "cpu", 1, model.file.prepared_copy()))
-            ready = await asyncio.wait_for(errand.answer, settings.life.load_timeout)
-            assert isinstance(ready, Ready)
-            model.learn_from_file(ready)
+            ready = await errand.answer(lambda: errand.replica.load(order), settings.life.load_timeout)
         except TimeoutError:
             raise Unavailable(f"model {model.id} could not be looked at within {settings.life.load_timeout:g} s") from None
         finally:
             errand.end()
+        assert isinstance(ready, Ready)
+        model.learn_from_file(ready)

@@ -1,9 +1,10 @@
 """One model's life: asleep, waking, awake, failed. Ties its batches, its replicas and its room in memory together."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from wakeful.batching.batcher import Batcher, Lane
 from wakeful.clock import monotonic
@@ -12,6 +13,7 @@ from wakeful.errors import OutOfMemory, Unavailable, WakefulError
 from wakeful.inference import InferRequest
 from wakeful.memory.supervisor import Standing, Supervisor, Tenant
 from wakeful.models.backoff import Backoff
+from wakeful.models.errand import Errand
 from wakeful.models.file import ModelFile
 from wakeful.models.growth import Growth
 from wakeful.models.signature import Validator
@@ -25,6 +27,8 @@ from wakeful.telemetry.events import Events
 from wakeful.telemetry.metrics import Gauges, ModelStats, UnloadReason
 from wakeful.telemetry.units import show_bytes, show_seconds
 
+PROBE_SECONDS = 60.0
+"""Longest wait for a self-test."""
 OOM_LOAD_TRIES = 2
 """Loads that may end out of memory, each after an eviction, before the model counts as failed."""
 UNTESTED = Verdict(False, "not loaded yet, so not known", False)
@@ -40,6 +44,8 @@ class Surroundings:
     cores: int
     wish_prepared: "Callable[[Model], None]"
     """Called with a model whose file has no prepared copy."""
+    spawn: Callable[[Coroutine[Any, Any, None]], None]
+    """Runs what has to wait as a task of the daemon."""
 
 
 @dataclass
@@ -303,7 +309,7 @@ class Model:
 
     def replica_busy(self, replica: Replica) -> bool:
         lane = self._lanes.get(replica.number)
-        return lane is None or lane.busy or self._probing
+        return lane is None or lane.busy or (self._probing and not replica.forkable)
 
     # ── batching ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -339,15 +345,35 @@ class Model:
             self.file.learn(signature=message.signature)
 
     def _probe_if_needed(self, replica: Replica) -> None:
-        """The self-test runs once per file. Requests that waited for the load go first: the order is sent behind their first run."""
-        if self.verdict.mergeable and not self.verdict.tested:
+        """The self-test runs once per file. Where no copy can take it, the order is sent behind the first run of those who waited for the load."""
+        if self.verdict.mergeable and not self.verdict.tested and not self._probing:
             self._probing = True
-            asyncio.get_running_loop().call_soon(replica.probe)
+            if replica.forkable:
+                self._around.spawn(self._probe_copy(replica))
+            else:
+                asyncio.get_running_loop().call_soon(replica.probe)
+
+    async def _probe_copy(self, replica: Replica) -> None:
+        """The test may take seconds, so a copy takes it, while requests run one by one."""
+        errand = Errand.copied(self._around.processes, replica)
+        try:
+            await errand.answer(None, PROBE_SECONDS)
+            errand.humble()
+            probed = await errand.answer(errand.replica.probe, PROBE_SECONDS)
+            assert isinstance(probed, Probed)
+            self.replica_probed(replica, probed)
+        except (WakefulError, TimeoutError) as error:
+            self._probing = False
+            self._around.events.emit("probe", self.id, f"the self-test could not be made, requests run one by one: {error}")
+            self._tell_awake()
+        finally:
+            errand.end()
 
     def replica_probed(self, replica: Replica, message: Probed) -> None:
         self._probing = False
-        self.file.learn(verdict=message.verdict)
-        assert self.signature is not None
+        self.file.learn(verdict=message.verdict, lone_seconds={1: message.lone_seconds} if replica.forkable else {})
+        if self.signature is None:  # the file was replaced meanwhile
+            return
         self._learn_signature(self.signature, message.verdict)
         batching = "merges requests" if message.verdict.mergeable else "runs requests one by one"
         self._around.events.emit("probe", self.id, f"{batching}: {message.verdict.reason}", mergeable=message.verdict.mergeable)

@@ -104,7 +104,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True, tag="load"):
 
 
 class Probe(msgspec.Struct, frozen=True, array_like=True, tag="probe"):
-    """Find out by running whether rows influence each other. Answered by Probed."""
+    """Find out by running whether rows influence each other, and how long a lone run takes. Answered by Probed."""
 
 
 class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="prepare"):
@@ -160,6 +160,8 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
 
 class Probed(msgspec.Struct, frozen=True, array_like=True, tag="probed"):
     verdict: Verdict
+    lone_seconds: float
+    """Of a run of one row; 0 when no input was found that the model takes."""
 
 
 class Prepared(msgspec.Struct, frozen=True, array_like=True, tag="prepared"):

@@ -159,7 +159,7 @@ class Replica:
             self.verdict = selftest.probe(self.backend)
         except Exception as error:  # a model may fail in any way; then it is not merged
             self.verdict = Verdict(False, f"the self-test failed: {fault(error).message}", True)
-        self.say(Probed(self.verdict))
+        self.say(Probed(self.verdict, selftest.lone_seconds(self.backend)))
 
     def prepare(self, order: Prepare) -> None:
         started = time.monotonic()

@@ -104,6 +104,23 @@ def probe(backend: Backend) -> Verdict:
     return Verdict(True, f"rows do not influence each other ({made} trials)", tested=True)
 
 
+def lone_seconds(backend: Backend, runs: int = 3) -> float:
+    """The shortest of a few runs of one made-up row; 0 when no input was found that the model takes."""
+    try:
+        recipe, _ = trial.find_recipe(backend)
+        if recipe is None:
+            return 0.0
+        row = trial.sample(backend.signature, recipe, PLAIN, 1, default_rng(0))
+        best = float("inf")
+        for _ in range(runs):
+            began = time.perf_counter()
+            backend.run(row)
+            best = min(best, time.perf_counter() - began)
+    except WakefulError:
+        return 0.0
+    return best
+
+
 def _parts(signature: Signature, recipe: Recipe, styles: Sequence[Style], seed: int) -> list[Arrays]:
     random = default_rng(seed)
     return [trial.sample(signature, recipe, style, rows, random) for style, rows in zip(styles, PARTS, strict=True)]
