@@ -136,7 +136,7 @@ class App:
             self.events.emit("config", "", f"gRPC is not served yet: nothing listens on port {port}; --no-grpc takes this line away", grpc_port=port)
 
     async def _finish(self) -> None:
-        """Outside in: not ready, serve on for the lame-duck time, close the doors, finish the work, end the replicas. One deadline ends every wait."""
+        """Outside in: not ready, serve on for the lame-duck time, close the doors, finish the work, end the replicas. Every wait has an end."""
         server = self.settings.server
         self.engine.condition.ready = False
         self.events.emit("stop", "", f"stopping: {self.http.busy} requests are being answered")
@@ -157,7 +157,7 @@ class App:
     async def _wait(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done`, for at most `seconds`, less after a second signal."""
         end = monotonic() + seconds
-        while not done() and monotonic() < end and not self._hurry.is_set():
+        while not done() and monotonic() < end and not self._hurry.is_set():  # noqa: ASYNC110 - what it waits for is counted, not told
             await asyncio.sleep(POLL_SECONDS)
 
     def _signalled(self) -> None:

@@ -196,7 +196,7 @@ class Batcher:
         self.rate.observe(request.arrived, request.rows)
 
     def regroup(self, validate: Callable[[InferRequest], None]) -> None:
-        """Look at everything that waits once more, because a replica is ready or more is known of the model. `validate` raises for what cannot run."""
+        """Look at everything that waits once more: a replica is ready, or more is known of the model. `validate` raises for what cannot run."""
         waiting = self.room.drain()
         for lane in self.lanes:
             waiting += lane.queue.drain()

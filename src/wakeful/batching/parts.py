@@ -28,29 +28,29 @@ def row_slices(tensor: Tensor, counts: Sequence[int]) -> list[Tensor]:
 class Part(InferRequest):
     """Some rows of a large request. It is queued like any other request; when it is taken, the next part is queued behind the others."""
 
-    __slots__ = ("_index", "_whole")
+    __slots__ = ("_index", "whole")
 
     def __init__(self, whole: "Parted", index: int, inputs: Sequence[Tensor], rows: int) -> None:
         origin = whole.origin
         super().__init__(origin.model, inputs, arrived=origin.arrived, deadline=origin.deadline, parameters=origin.parameters)
         self.rows = rows
         self.group = origin.group
-        self._whole = whole
+        self.whole = whole
         self._index = index
 
     @property
     def left(self) -> bool:
-        return self._whole.origin.left or self._whole.origin.settled
+        return self.whole.origin.left or self.whole.origin.settled
 
     @left.setter
     def left(self, _: bool) -> None:
         """Set by the base's constructor only."""
 
     def answer(self, outputs: Sequence[Tensor], run_seconds: float) -> None:
-        self._whole.part_done(self._index, outputs, run_seconds)
+        self.whole.part_done(self._index, outputs, run_seconds)
 
     def refuse(self, error: WakefulError) -> None:
-        self._whole.refuse(error)
+        self.whole.refuse(error)
 
 
 class Parted:
@@ -108,4 +108,4 @@ class Parted:
 def next_part(request: InferRequest) -> None:
     """Called when `request` is taken from the queue: its successor, if it is a part, goes to the back of the queue."""
     if isinstance(request, Part):
-        request._whole.submit_next()
+        request.whole.submit_next()

@@ -34,7 +34,9 @@ class Standing(NamedTuple):
 class Tenant:
     """A replica that has room, or asks for it. Its group gives the callables; the supervisor owns the rest."""
 
-    __slots__ = ("asked", "bytes", "evict", "granted", "leaving", "loaded_at", "model", "primary", "refused", "replica", "shared", "standing", "victims")
+    __slots__ = (
+        "asked", "bytes", "evict", "granted", "leaving", "loaded_at", "model", "primary", "refused", "replica", "shared", "standing", "victims",
+    )
 
     def __init__(
         self,
@@ -124,7 +126,7 @@ class Supervisor:
         """The replica is ready: its minimum residency begins."""
         now = tenant.loaded_at = monotonic()
         if tenant.primary and self.thrash.loaded(tenant.model, now, tenant.standing().min_residency):
-            self._events.emit("load", tenant.model, "is needed again right after it was evicted: the budget is too small for this traffic (thrashing)")
+            self._events.emit("load", tenant.model, "thrashing: it is needed again right after it was evicted; the budget is small for this traffic")
 
     def release(self, tenant: Tenant) -> None:
         """The replica has gone, or no longer asks."""

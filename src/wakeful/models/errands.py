@@ -65,7 +65,7 @@ class Errands:
 
     async def _room_for(self, model: Model) -> None:
         """A preparation holds the model once more: wait until the budget has room for that beside what is loaded."""
-        while self._supervisor.budget - self._supervisor.resident < model.file.estimate() and self._supervisor.resident:
+        while self._supervisor.budget - self._supervisor.resident < model.file.estimate() and self._supervisor.resident:  # noqa: ASYNC110 - no hurry
             await asyncio.sleep(ROOM_SECONDS)
 
     async def _prepare(self, model: Model) -> None:

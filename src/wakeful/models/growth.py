@@ -1,4 +1,8 @@
-"""Measures what `replicas.scaling` judges: did the last replica that was added bring throughput?"""
+"""Measures what `replicas.scaling` judges: does a replica more than there are cores bring throughput?
+
+Below the number of cores a queue alone decides. From there on a further replica is a trial: what the others can do is measured before it starts,
+what they can do together is measured once it runs, and if that is not clearly more, it is taken back.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,12 +14,30 @@ from wakeful.replicas.scaling import Hold, ScaleLimits, ScaleView, Step
 
 LOOK_SECONDS = 0.02
 """Under overload every arrival asks; the answer is renewed this often."""
+GAP_SECONDS = 0.25
+"""Time between two looks that counts as time under pressure; longer, and there was a pause."""
 JUDGE_SECONDS = 1.0
-"""Pressure that a step must have seen before it is judged."""
+"""Pressure from which throughput is known."""
 FORGET_SECONDS = 30.0
 """Pause of the pressure after which everything begins anew."""
-SILENT: frozenset[str] = frozenset({"judging"})
+SILENT: frozenset[str] = frozenset({"measuring"})
 """Causes of holding that pass by themselves and are not worth an event."""
+
+
+class Load(NamedTuple):
+    """A model at one moment."""
+
+    queues: Sequence[int]
+    """Waiting requests of every replica, 0 for one that is starting."""
+    starting: int
+    active: int
+    """Requests that are running."""
+    rows_done: float
+    """Rows run so far."""
+    loaded: int
+    """Replicas of all models."""
+    cores: int | None
+    """See ScaleView."""
 
 
 class Growing(NamedTuple):
@@ -23,47 +45,75 @@ class Growing(NamedTuple):
     reason: str
     hold: str | None
     """Why nothing is added, when that is news."""
+    back: str | None = None
+    """Why the replica that was added last is taken back."""
 
 
 NOTHING = Growing(0, "", None)
 
 
-class Growth:
-    """One model's steps. Throughput counts only while the queues are over the threshold: less work is no sign of less capacity."""
+class Trial(NamedTuple):
+    """One replica more than there are cores."""
 
-    def __init__(self, settings: ReplicaSettings) -> None:
-        self._limits = ScaleLimits(settings.queue_threshold, settings.max_replicas, settings.min_replicas, settings.fixed)
+    count: int
+    """Replicas with it."""
+    before: float
+    """Rows per second without it."""
+
+
+class Throughput:
+    """Rows per second while there is pressure: less work is no sign of less capacity."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._rows = 0.0
+        self._last: tuple[float, float] | None = None
+
+    def observe(self, now: float, rows_done: float) -> None:
+        """There is pressure now."""
+        if self._last is not None and now - self._last[0] <= GAP_SECONDS:
+            self._seconds += now - self._last[0]
+            self._rows += rows_done - self._last[1]
+        self._last = (now, rows_done)
+
+    @property
+    def rate(self) -> float | None:
+        return self._rows / self._seconds if self._seconds >= JUDGE_SECONDS else None
+
+
+class Growth:
+    """One model's steps. Asked on arrivals, no more often than `next_look` says."""
+
+    def __init__(self, settings: ReplicaSettings, max_loaded: int | None) -> None:
+        self._limits = ScaleLimits(settings.queue_threshold, settings.max_replicas, settings.min_replicas, settings.fixed, max_loaded)
         self.next_look = 0.0
         """Asking before this time is of no use."""
-        self._last_pressure = 0.0
-        self._since = 0.0
-        self._rows_then = 0.0
-        self._before: float | None = None
+        self.trial: Trial | None = None
+        """While there is one, every look counts, not only those under pressure."""
+        self._count = 0
+        self._throughput = Throughput()
+        self._useless: tuple[float, float] | None = None
+        self._last_look = 0.0
         self._held = ""
 
     def failed(self, now: float) -> None:
         """A step could not be carried out: leave the queues alone for a while."""
+        self.trial = None
         self.next_look = now + 1.0
 
-    def decide(self, queues: Sequence[int], loaded: int, max_loaded: int | None, *, on_cpu: bool, rows_done: float, capacity: float) -> Growing:
-        """`rows_done`: rows run so far; `capacity`: rows per second that one replica can run, as far as known."""
+    def decide(self, load: Load) -> Growing:
         now = monotonic()
         self.next_look = now + LOOK_SECONDS
-        if now - self._last_pressure > FORGET_SECONDS:
-            self._before, self._held = None, ""
-            self._restart(now, rows_done)
-        self._last_pressure = now
-        if not all(queues):  # one is starting or has just started: its work is still to come
-            self._restart(now, rows_done)
-        window = now - self._since
-        rate = (rows_done - self._rows_then) / window if window > 0 else 0.0
-        limits = ScaleLimits(
-            self._limits.queue_threshold, self._limits.max_replicas, self._limits.min_replicas, self._limits.fixed, max_loaded
-        )
-        decision = scaling.decide(ScaleView(queues, loaded, on_cpu, self._before, rate, window >= JUDGE_SECONDS), limits)
+        self._keep_in_mind(now, load)
+        if self._under_pressure(load):
+            self._throughput.observe(now, load.rows_done)
+        rate = self._throughput.rate
+        if self.trial is not None:
+            return NOTHING if rate is None else self._judge(self.trial, rate)
+        decision = scaling.decide(ScaleView(load.queues, load.loaded, load.cores, rate, self._useless), self._limits)
         if isinstance(decision, Step):
-            self._before = rate if window >= JUDGE_SECONDS else capacity * len(queues)
-            self._restart(now, rows_done)
+            if rate is not None and load.cores is not None and len(load.queues) >= load.cores and not self._limits.max_replicas:
+                self.trial = Trial(len(load.queues) + decision.count, rate)
             self._held = ""
             return Growing(decision.count, decision.reason, None)
         if isinstance(decision, Hold) and decision.cause != self._held:
@@ -71,5 +121,30 @@ class Growth:
             return Growing(0, "", None if decision.cause in SILENT else decision.reason)
         return NOTHING
 
-    def _restart(self, now: float, rows_done: float) -> None:
-        self._since, self._rows_then = now, rows_done
+    def _keep_in_mind(self, now: float, load: Load) -> None:
+        """Forget what was measured with another number of replicas, or long ago."""
+        count = len(load.queues)
+        if now - self._last_look > FORGET_SECONDS:
+            self._useless, self._held = None, ""
+        if self.trial is not None and count < self.trial.count:  # it has ended by itself
+            self.trial = None
+        if now - self._last_look > FORGET_SECONDS or count != self._count or load.starting:
+            self._throughput = Throughput()
+        self._last_look, self._count = now, count
+
+    def _under_pressure(self, load: Load) -> bool:
+        """A trial shortens the queues even where it brings nothing: then the work in hand counts, against what would queue without it."""
+        if load.starting:
+            return False
+        threshold = self._limits.queue_threshold
+        if self.trial is not None:
+            return sum(load.queues) + load.active > threshold * (self.trial.count - 1)
+        return min(load.queues, default=0) > threshold
+
+    def _judge(self, trial: Trial, after: float) -> Growing:
+        self.trial = None
+        if scaling.gained(trial.before, after):
+            return NOTHING
+        self._useless = (trial.before, after)
+        text = f"replica {trial.count} brought no throughput ({trial.before:.0f} -> {after:.0f} rows/s) and is taken back"
+        return Growing(0, "", None, text)

@@ -11,12 +11,13 @@ from wakeful.clock import monotonic
 from wakeful.config.settings import ModelSettings
 from wakeful.errors import OutOfMemory, Unavailable, WakefulError
 from wakeful.inference import InferRequest
-from wakeful.memory.supervisor import Standing, Supervisor, Tenant
+from wakeful.memory.supervisor import Standing, Supervisor
 from wakeful.models.backoff import Backoff
 from wakeful.models.errand import Errand
 from wakeful.models.file import ModelFile
 from wakeful.models.growth import Growth
 from wakeful.models.signature import Validator
+from wakeful.models.tenancy import Tenancy
 from wakeful.replicas import threads
 from wakeful.replicas.group import ReplicaGroup
 from wakeful.replicas.replica import Replica, State
@@ -71,14 +72,13 @@ class Model:
         self.last_used: float | None = None
         self.backoff = Backoff()
         self.batcher = Batcher(settings.batching, Router(settings.replicas.routing).choose, stats, self)
-        self.group = ReplicaGroup(settings, surroundings.processes, self, self)
+        self.group = ReplicaGroup(settings, surroundings.processes, Tenancy(self, surroundings.supervisor), self)
         self._growth = Growth(settings.replicas)
         self._threshold = settings.replicas.queue_threshold
         self._around = surroundings
         self._validate: Validator | None = None
         self._lanes: dict[int, Lane] = {}
         """Replica number to lane."""
-        self._tenants: dict[int, Tenant] = {}
         self._waiters = Waiters()
         self._oom_loads = 0
         self._probing = False
@@ -231,7 +231,8 @@ class Model:
         self.stats.load_seconds.observe(took)
         how = "copied from a live replica" if replica.split_from else "prepared copy" if message.prepared else "as shipped"
         self._around.events.emit(
-            "load", self.id, f"#{replica.index} ready in {show_seconds(took)} ({how}), {show_bytes(replica.private_bytes)} private, {waiting} waiting",
+            "load", self.id,
+            f"#{replica.index} ready in {show_seconds(took)} ({how}), {show_bytes(replica.private_bytes)} private, {waiting} waiting",
             replica=replica.index, seconds=took, private_bytes=replica.private_bytes, waiting=waiting, how=how,
         )
         if first:
@@ -390,48 +391,10 @@ class Model:
             for future in _take(self._waiters.awake):
                 future.set_result(None)
 
-    # ── memory: the group asks here, in replicas; the supervisor knows tenants ───────────────────────────────────────────────────────────
-
-    def admit(self, replica: Replica, granted: Callable[[], None], refused: Callable[[WakefulError], None]) -> None:
-        known = self.file.known()
-        primary = not any(other is not replica for other in self.group.replicas)
-        estimate = (known.first_bytes or self.file.estimate()) if primary or not self._can_split() else (known.extra_bytes or self.file.estimate() // 8)
-        tenant = Tenant(
-            self.id, replica.index, estimate, primary=primary, granted=granted, refused=refused,
-            evict=lambda reason: self.group.end(replica, reason), standing=lambda: self._standing(replica),
-        )
-        self._tenants[replica.number] = tenant
-        limit = self.settings.runtime.memory_limit
-        if limit is not None and self._around.supervisor.resident_of(self.id) + estimate > limit:
-            refused(OutOfMemory(f"model {self.id} would need {show_bytes(estimate)} more, over its memory_limit of {show_bytes(limit)}"))
-            return
-        self._around.supervisor.admit(tenant)
-
-    def _can_split(self) -> bool:
-        return any(replica.forkable for replica in self.group.ready())
-
-    def _standing(self, replica: Replica) -> Standing:
-        life = self.settings.life
-        return Standing(replica.last_done, replica.state is State.READY and not self.replica_busy(replica), self.pinned, life.min_residency)
-
-    def measured(self, replica: Replica) -> None:
-        tenant = self._tenants.get(replica.number)
-        if tenant is None:
-            return
-        supervisor = self._around.supervisor
-        if tenant.primary:  # what it maps and what copies of it will share is counted once for the model
-            supervisor.measured(tenant, 0, replica.private_bytes + replica.shared_bytes)
-            self.file.learn(first_bytes=replica.private_bytes + replica.shared_bytes)
-        else:
-            supervisor.measured(tenant, replica.private_bytes, tenant.shared)
-            self.file.learn(extra_bytes=replica.private_bytes)
-        if not replica.last_done > replica.ready_at:
-            supervisor.loaded_now(tenant)
-
-    def release(self, replica: Replica) -> None:
-        tenant = self._tenants.pop(replica.number, None)
-        if tenant is not None:
-            self._around.supervisor.release(tenant)
+    def standing(self, replica: Replica) -> Standing:
+        """What makes this replica a better or worse victim when memory is short."""
+        idle = replica.state is State.READY and not self.replica_busy(replica)
+        return Standing(replica.last_done, idle, self.pinned, self.settings.life.min_residency)
 
     def _gauges(self) -> Gauges:
         states: dict[str, int] = {}

@@ -64,7 +64,7 @@ class Validator:
             self._check(name, datatype, shape)
         missing = self._required.difference(names)
         if missing:
-            raise InvalidInput.field("inputs", f"{sorted(self._required)}", f"no {sorted(missing)[0]!r}")
+            raise InvalidInput.field("inputs", f"{sorted(self._required)}", f"no {min(missing)!r}")
         positions = sorted(range(len(key)), key=lambda at: self._inputs[names[at]])
         ordered = tuple(key[at] for at in positions)
         rows, group = self._merging(ordered)

@@ -17,7 +17,7 @@ from wakeful.runtime.processes import Death, Processes
 from wakeful.telemetry.metrics import UnloadReason
 
 START_TRIES = 4
-"""Starts of one replica that may fail for reasons that are not the model's (a dead nursery, a kill from outside) before it counts as a failed load."""
+"""Starts of one replica that may fail for reasons that are not the model's (a dead nursery, a kill from outside) before the load has failed."""
 DRAIN_SECONDS = 30.0
 """Longest wait for the runs of a replica that is to end."""
 
@@ -54,6 +54,8 @@ class Memory(Protocol):
     def admit(self, replica: Replica, granted: Callable[[], None], refused: Callable[[WakefulError], None]) -> None: ...
 
     def measured(self, replica: Replica) -> None: ...
+
+    def ready(self, replica: Replica) -> None: ...
 
     def release(self, replica: Replica) -> None: ...
 
@@ -189,6 +191,7 @@ class ReplicaGroup:
         self._cancel_timer(replica)
         self._tries.pop(replica.number, None)
         self._memory.measured(replica)
+        self._memory.ready(replica)
         self._owner.replica_ready(replica, message, first=len(self.ready()) == 1)
 
     def replica_refused(self, replica: Replica, message: Refused) -> None:

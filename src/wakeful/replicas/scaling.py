@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 GAIN = 1.1
-"""A step must have brought this factor of throughput to be followed by another where nobody has set a ceiling."""
+"""A replica more than there are cores must bring this factor of throughput to stay, where nobody has set a ceiling."""
 
 
 class ScaleView(NamedTuple):
@@ -15,13 +15,12 @@ class ScaleView(NamedTuple):
     """Waiting requests of every replica; one that is starting has its own queue, empty at first. Draining ones do not count."""
     loaded: int
     """Replicas of all models that are loaded or loading."""
-    on_cpu: bool = True
-    before: float | None = None
-    """Rows per second under load before the last step; None: no step to judge, or it has been forgotten."""
-    after: float | None = None
-    """The same since the last step."""
-    judged: bool = False
-    """Enough time and load have passed since that step to compare the two."""
+    cores: int | None = None
+    """Replicas that have a core of their own each; None: not on a CPU."""
+    rate: float | None = None
+    """Rows per second that this many replicas have been seen to run under pressure; None: not measured yet."""
+    useless: tuple[float, float] | None = None
+    """Rows per second before and with one replica more, which was taken back for that reason; None: not tried, or forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Step:
 class Hold:
     """The queues ask for a replica, and this is why there is none. `cause` stays the same while the figures move: report it when it changes."""
 
-    cause: Literal["max_replicas", "max_loaded", "judging", "no_gain"]
+    cause: Literal["max_replicas", "max_loaded", "measuring", "no_gain"]
     reason: str
 
 
@@ -68,7 +67,7 @@ def decide(view: ScaleView, limits: ScaleLimits) -> Step | Hold | None:
         return Hold("max_replicas", f"{pressure}, but {count} of max_replicas {limits.max_replicas} run")
     if _ceiling(view, limits):
         return Hold("max_loaded", f"{pressure}, but {view.loaded} replicas are loaded (max_loaded_models {limits.max_loaded})")
-    return _without_gain(pressure, view, limits) or Step(1, f"{pressure}, {count} -> {count + 1} replicas")
+    return _beyond_cores(pressure, view, limits) or Step(1, f"{pressure}, {count} -> {count + 1} replicas")
 
 
 def _towards(floor: int, setting: str, view: ScaleView, limits: ScaleLimits) -> Step | Hold | None:
@@ -90,12 +89,19 @@ def _ceiling(view: ScaleView, limits: ScaleLimits) -> bool:
     return limits.max_loaded is not None and view.loaded >= limits.max_loaded
 
 
-def _without_gain(pressure: str, view: ScaleView, limits: ScaleLimits) -> Hold | None:
-    """On a CPU more replicas than cores only fight. Where no ceiling says when to stop, the throughput of the last step does."""
-    if limits.max_replicas or not view.on_cpu or view.before is None:
+def _beyond_cores(pressure: str, view: ScaleView, limits: ScaleLimits) -> Hold | None:
+    """On a CPU more replicas than cores only fight, as a rule. Where no ceiling says when to stop, one more is a trial that throughput judges."""
+    count = len(view.queues)
+    if limits.max_replicas or view.cores is None or count < view.cores:
         return None
-    if not view.judged or view.after is None:
-        return Hold("judging", f"{pressure}, but the last step is not judged yet")
-    if view.after >= GAIN * view.before:
-        return None
-    return Hold("no_gain", f"{pressure}, but the last step brought no throughput: {view.before:.0f} -> {view.after:.0f} rows/s")
+    if view.useless is not None:
+        before, after = view.useless
+        return Hold("no_gain", f"{pressure}, but replica {count + 1} brought no throughput: {before:.0f} -> {after:.0f} rows/s")
+    if view.rate is None:
+        return Hold("measuring", f"{pressure}, but what {count} replicas on {view.cores} cores can do is not measured yet")
+    return None
+
+
+def gained(before: float, after: float) -> bool:
+    """Is this throughput worth the replica that was added for it?"""
+    return after >= GAIN * before

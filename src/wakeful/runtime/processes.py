@@ -37,7 +37,7 @@ class Processes:
         self._nurseries: dict[str, Nursery] = {}
         self._oom_kills = oom_kills
         self._oom_seen = oom_kills()
-        self._on_nursery_lost = on_nursery_lost
+        self.on_nursery_lost = on_nursery_lost
         self._numbers = 0
         self._statuses: dict[int, int] = {}
         self._waiting: dict[int, Callable[[Death], None]] = {}
@@ -91,13 +91,14 @@ class Processes:
         except ChildProcessError:
             reaped, status = 0, 0
         if reaped:
-            self._report(pid, status)
+            self.report(pid, status)
         elif patience <= 0:
             self._waiting.pop(pid)(Death("unknown", "the process ended and nobody saw how"))
         else:
             asyncio.get_running_loop().call_later(0.02, self._look, pid, patience - 0.02)
 
-    def _report(self, pid: int, status: int) -> None:
+    def report(self, pid: int, status: int) -> None:
+        """Somebody has reaped a process."""
         tell = self._waiting.pop(pid, None)
         if tell is None:
             self._statuses[pid] = status
@@ -130,10 +131,10 @@ class _Reports:
         log.info("nursery for %s is awake: %s, %s", self._backend, library, ", ".join(providers))
 
     def nursery_lost(self, reason: str) -> None:
-        self._processes._on_nursery_lost(self._backend, reason)
+        self._processes.on_nursery_lost(self._backend, reason)
 
     def replica_exited(self, pid: int, status: int) -> None:
-        self._processes._report(pid, status)
+        self._processes.report(pid, status)
 
     def fork_failed(self, replica: int, reason: str) -> None:
         log.error("the nursery for %s could not fork replica %d: %s", self._backend, replica, reason)

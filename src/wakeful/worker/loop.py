@@ -131,7 +131,7 @@ class Replica:
         try:
             self.backend = catalog.module(order.backend).open_model(order.path, LoadOptions(order.device, order.threads, order.prepared))
             self.verdict = selftest.declared(self.backend.signature)
-        except Exception as error:  # native libraries raise whatever they like
+        except Exception as error:  # noqa: BLE001 - native libraries raise whatever they like, and the daemon must hear of it
             trouble = fault(error)
             self.say(Refused(trouble.code, trouble.message))
             return
@@ -157,7 +157,7 @@ class Replica:
         assert self.backend is not None
         try:
             self.verdict = selftest.probe(self.backend)
-        except Exception as error:  # a model may fail in any way; then it is not merged
+        except Exception as error:  # noqa: BLE001 - a model may fail in any way; then it is not merged
             self.verdict = Verdict(False, f"the self-test failed: {fault(error).message}", True)
         self.say(Probed(self.verdict, selftest.lone_seconds(self.backend)))
 
@@ -165,7 +165,7 @@ class Replica:
         started = time.monotonic()
         try:
             catalog.module(order.backend).prepare(order.path, order.directory)
-        except Exception as error:  # as in load
+        except Exception as error:  # noqa: BLE001 - as in load
             trouble = fault(error)
             self.say(Refused(trouble.code, trouble.message))
             return
@@ -182,7 +182,7 @@ class Replica:
             outputs = self.backend.run({placement.name: arrays.read(placement, view) for placement in order.inputs})
             placements, end = arrays.layout(self.backend.signature.outputs, outputs, order.end)
             arrays.fill(slot.reach(end), placements, outputs)
-        except Exception as error:  # as in load
+        except Exception as error:  # noqa: BLE001 - as in load
             trouble = fault(error)
             self.say(Failed(order.run, trouble.code, trouble.message))
             return

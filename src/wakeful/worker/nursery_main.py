@@ -103,7 +103,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         library = catalog.warm(sys.argv[3])
-    except Exception as error:  # whatever an import can raise is the daemon's to report
+    except Exception as error:  # noqa: BLE001 - whatever an import can raise is the daemon's to report
         traceback.print_exc()
         control.send(encode(Broken(f"{type(error).__name__}: {error}"[:TEXT_LIMIT])))
         sys.exit(1)

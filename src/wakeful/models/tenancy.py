@@ -1,0 +1,87 @@
+"""A model's replicas as the memory supervisor sees them: what each needs, what it takes, and how it can be asked to go."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from wakeful.config.settings import ModelSettings
+from wakeful.errors import OutOfMemory, WakefulError
+from wakeful.memory.supervisor import Standing, Supervisor, Tenant
+from wakeful.models.file import ModelFile
+from wakeful.replicas.group import ReplicaGroup
+from wakeful.replicas.replica import Replica
+from wakeful.telemetry.units import show_bytes
+
+COPY_SHARE = 8
+"""A copy of a live replica whose like was never measured is taken for this part of the model's estimate; it touches few pages of its own."""
+
+
+class Owner(Protocol):
+    """What is needed of the model."""
+
+    id: str
+    settings: ModelSettings
+    file: ModelFile
+    group: ReplicaGroup
+
+    def standing(self, replica: Replica) -> Standing: ...
+
+
+class Tenancy:
+    """One model's dealings with the supervisor. What the first replica holds is counted as shared, once for the model: copies share its pages, and
+    replicas of a prepared copy share its mapped weights."""
+
+    def __init__(self, model: Owner, supervisor: Supervisor) -> None:
+        self._model = model
+        self._supervisor = supervisor
+        self._tenants: dict[int, Tenant] = {}
+        """By replica number."""
+
+    def admit(self, replica: Replica, granted: Callable[[], None], refused: Callable[[WakefulError], None]) -> None:
+        """Ask for room for a replica that has no process yet."""
+        model = self._model
+        estimate = self._estimate(replica)
+        limit = model.settings.runtime.memory_limit
+        if limit is not None and self._supervisor.resident_of(model.id) + estimate > limit:
+            refused(OutOfMemory(f"model {model.id} would need {show_bytes(estimate)} more, over its memory_limit of {show_bytes(limit)}"))
+            return
+        tenant = self._tenants[replica.number] = Tenant(
+            model.id, replica.index, estimate, primary=self._is_first(replica), granted=granted, refused=refused,
+            evict=lambda reason: model.group.end(replica, reason), standing=lambda: model.standing(replica),
+        )
+        self._supervisor.admit(tenant)
+
+    def measured(self, replica: Replica) -> None:
+        """A replica has told how much memory it holds: it is ready, or has grown."""
+        tenant = self._tenants.get(replica.number)
+        if tenant is None:
+            return
+        own = replica.private_bytes
+        if tenant.primary:
+            together = own + replica.shared_bytes
+            self._supervisor.measured(tenant, 0, together)
+            self._model.file.learn(first_bytes=together)
+        else:
+            self._supervisor.measured(tenant, own, tenant.shared)
+            self._model.file.learn(extra_bytes=own)
+
+    def ready(self, replica: Replica) -> None:
+        """Its minimum residency begins."""
+        tenant = self._tenants.get(replica.number)
+        if tenant is not None:
+            self._supervisor.loaded_now(tenant)
+
+    def release(self, replica: Replica) -> None:
+        """The replica has gone, or is not started after all."""
+        tenant = self._tenants.pop(replica.number, None)
+        if tenant is not None:
+            self._supervisor.release(tenant)
+
+    def _is_first(self, replica: Replica) -> bool:
+        return not any(other is not replica for other in self._model.group.replicas)
+
+    def _estimate(self, replica: Replica) -> int:
+        """Bytes that a replica may take: as measured of this file before, else guessed from its size."""
+        file, known = self._model.file, self._model.file.known()
+        if self._is_first(replica) or not any(other.forkable for other in self._model.group.ready()):
+            return known.first_bytes or file.estimate()
+        return known.extra_bytes or file.estimate() // COPY_SHARE
