@@ -51,6 +51,9 @@ class Owner(Protocol):
     def memory_wanted(self) -> None:
         """A run ended out of memory: free what can be freed before the next try."""
 
+    def rows_limited(self, rows: int) -> None:
+        """A run of more rows than these ended out of memory again: lower the limit, and remember it."""
+
 
 class Batch:
     """One run: its requests, and where it lies."""
@@ -406,7 +409,7 @@ class Batcher:
         self._owner.memory_wanted()
         first_time = all(request.attempts == 0 for request in batch.requests)
         if not first_time:
-            self.limits.max_rows = max(1, min(self.limits.max_rows, batch.rows // 2))
+            self._owner.rows_limited(max(1, batch.rows // 2))
         for request in batch.requests:
             request.attempts += 1
             if first_time:

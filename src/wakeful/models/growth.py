@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from wakeful.clock import monotonic
 from wakeful.config.settings import ReplicaSettings
+from wakeful.errors import WakefulError
+from wakeful.models.backoff import Backoff
 from wakeful.replicas import scaling
 from wakeful.replicas.scaling import Hold, ScaleLimits, ScaleView, Step
 
@@ -24,7 +26,7 @@ SILENT: frozenset[str] = frozenset({"measuring"})
 """Causes of holding that pass by themselves and are not worth an event."""
 
 
-class Load(NamedTuple):
+class Scene(NamedTuple):
     """A model at one moment."""
 
     queues: Sequence[int]
@@ -95,25 +97,26 @@ class Growth:
         self._useless: tuple[float, float] | None = None
         self._last_look = 0.0
         self._held = ""
+        self._backoff = Backoff()
 
-    def failed(self, now: float) -> None:
-        """A step could not be carried out: leave the queues alone for a while."""
+    def failed(self, error: WakefulError, now: float) -> None:
+        """A step could not be carried out: leave the queues alone for a while, longer every time."""
         self.trial = None
-        self.next_look = now + 1.0
+        self.next_look = now + self._backoff.failed(error, now)
 
-    def decide(self, load: Load) -> Growing:
+    def decide(self, scene: Scene) -> Growing:
         now = monotonic()
         self.next_look = now + LOOK_SECONDS
-        self._keep_in_mind(now, load)
-        if self._under_pressure(load):
-            self._throughput.observe(now, load.rows_done)
+        self._keep_in_mind(now, scene)
+        if self._under_pressure(scene):
+            self._throughput.observe(now, scene.rows_done)
         rate = self._throughput.rate
         if self.trial is not None:
             return NOTHING if rate is None else self._judge(self.trial, rate)
-        decision = scaling.decide(ScaleView(load.queues, load.loaded, load.cores, rate, self._useless), self._limits)
+        decision = scaling.decide(ScaleView(scene.queues, scene.loaded, scene.cores, rate, self._useless), self._limits)
         if isinstance(decision, Step):
-            if rate is not None and load.cores is not None and len(load.queues) >= load.cores and not self._limits.max_replicas:
-                self.trial = Trial(len(load.queues) + decision.count, rate)
+            if rate is not None and scene.cores is not None and len(scene.queues) >= scene.cores and not self._limits.max_replicas:
+                self.trial = Trial(len(scene.queues) + decision.count, rate)
             self._held = ""
             return Growing(decision.count, decision.reason, None)
         if isinstance(decision, Hold) and decision.cause != self._held:
@@ -121,30 +124,32 @@ class Growth:
             return Growing(0, "", None if decision.cause in SILENT else decision.reason)
         return NOTHING
 
-    def _keep_in_mind(self, now: float, load: Load) -> None:
+    def _keep_in_mind(self, now: float, scene: Scene) -> None:
         """Forget what was measured with another number of replicas, or long ago."""
-        count = len(load.queues)
+        count = len(scene.queues)
         if now - self._last_look > FORGET_SECONDS:
             self._useless, self._held = None, ""
+        if now - self._last_look > FORGET_SECONDS or count > self._count:
+            self._backoff.clear()
         if self.trial is not None and count < self.trial.count:  # it has ended by itself
             self.trial = None
-        if now - self._last_look > FORGET_SECONDS or count != self._count or load.starting:
+        if now - self._last_look > FORGET_SECONDS or count != self._count or scene.starting:
             self._throughput = Throughput()
         self._last_look, self._count = now, count
 
-    def _under_pressure(self, load: Load) -> bool:
+    def _under_pressure(self, scene: Scene) -> bool:
         """A trial shortens the queues even where it brings nothing: then the work in hand counts, against what would queue without it."""
-        if load.starting:
+        if scene.starting:
             return False
         threshold = self._limits.queue_threshold
         if self.trial is not None:
-            return sum(load.queues) + load.active > threshold * (self.trial.count - 1)
-        return min(load.queues, default=0) > threshold
+            return sum(scene.queues) + scene.active > threshold * (self.trial.count - 1)
+        return min(scene.queues, default=0) > threshold
 
     def _judge(self, trial: Trial, after: float) -> Growing:
         self.trial = None
         if scaling.gained(trial.before, after):
             return NOTHING
-        self._useless = (trial.before, after)
+        self._useless, self._held = (trial.before, after), "no_gain"
         text = f"replica {trial.count} brought no throughput ({trial.before:.0f} -> {after:.0f} rows/s) and is taken back"
         return Growing(0, "", None, text)

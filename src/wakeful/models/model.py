@@ -15,7 +15,7 @@ from wakeful.memory.supervisor import Standing, Supervisor
 from wakeful.models.backoff import Backoff
 from wakeful.models.errand import Errand
 from wakeful.models.file import ModelFile
-from wakeful.models.growth import Growth
+from wakeful.models.growth import Growth, Scene
 from wakeful.models.signature import Validator
 from wakeful.models.tenancy import Tenancy
 from wakeful.replicas import threads
@@ -73,7 +73,7 @@ class Model:
         self.backoff = Backoff()
         self.batcher = Batcher(settings.batching, Router(settings.replicas.routing).choose, stats, self)
         self.group = ReplicaGroup(settings, surroundings.processes, Tenancy(self, surroundings.supervisor), self)
-        self._growth = Growth(settings.replicas)
+        self._growth = Growth(settings.replicas, surroundings.supervisor.max_loaded)
         self._threshold = settings.replicas.queue_threshold
         self._around = surroundings
         self._validate: Validator | None = None
@@ -83,6 +83,8 @@ class Model:
         self._oom_loads = 0
         self._probing = False
         self._closed = False
+        self._leaving: UnloadReason | None = None
+        """Why the model is being put to sleep by hand; None when it is not."""
         stats.read_gauges = self._gauges
         self._recall()
 
@@ -90,7 +92,9 @@ class Model:
         """Take over what was learnt of this file in earlier lives."""
         known = self.file.known()
         if known.signature is not None:
-            self._learn_signature(known.signature, known.verdict or UNTESTED)
+            self._learn_signature(known.signature, self._known_verdict(known.verdict or UNTESTED))
+        if known.safe_rows:
+            self.rows_limited(known.safe_rows)
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -98,25 +102,34 @@ class Model:
         """Queue a request and wake the model if it sleeps. Raises the error of a request that cannot be taken."""
         if self._closed:
             raise Unavailable(f"model {self.id} is being removed", unstarted=True)
+        asleep = not self.group.replicas
+        if asleep:
+            self._look_at_file()
+            self._check_backoff()
         if self._validate is not None:
             self._validate(request)
         self.last_used = request.arrived
-        if not self.group.replicas:
-            self._check_backoff()
-            self.batcher.submit(request)
-            self._wake()
-            return
         self.batcher.submit(request)
-        if request.arrived >= self._growth.next_look and self.batcher.smallest_queue() > self._threshold:
+        if asleep:
+            self._wake()
+        elif request.arrived >= self._growth.next_look and self.batcher.smallest_queue() > self._threshold:
             self._grow()
 
+    def _look_at_file(self) -> None:
+        """Before a model wakes: what is known of it belongs to its file, which may have been replaced or repaired."""
+        if self.file.changed():
+            self.backoff.clear()
+            self._forget_file()
+
+    def _forget_file(self) -> None:
+        self.signature, self.verdict, self._validate = None, UNTESTED, None
+        self._recall()
+
     def _check_backoff(self) -> None:
-        """After a failed load, refuse until its pause is over or the file has changed."""
-        if self.backoff.error is None:
-            return
-        left = self.backoff.left(monotonic())
-        if left > 0 and not self.file.changed():
-            raise type(self.backoff.error)(self.backoff.error.message, retry_after=left, unstarted=True)
+        """After a failed load, refuse until its pause is over."""
+        error, left = self.backoff.error, self.backoff.left(monotonic())
+        if error is not None and left > 0:
+            raise type(error)(error.message, retry_after=left, unstarted=True)
 
     @property
     def waiting(self) -> int:
@@ -132,6 +145,7 @@ class Model:
     async def load(self) -> None:
         """Wake the model, and wait until it is ready and its batching is decided. Raises why it cannot be loaded."""
         if not self.group.replicas:
+            self._look_at_file()
             self._check_backoff()
             self._wake()
         if not self._settled_awake():
@@ -140,40 +154,44 @@ class Model:
             await future
 
     async def unload(self, reason: UnloadReason = "manual") -> None:
-        """Finish what waits and runs, then put the model to sleep. New requests wait and wake it again."""
+        """Finish what waits and runs, then put the model to sleep. Requests that come meanwhile wait, and wake it again."""
         if not self.group.replicas:
             return
         self.batcher.hold(queued=False)
         future = asyncio.get_running_loop().create_future()
         self._waiters.asleep.append(future)
-        self._end_when_idle(reason)
+        self._leaving = reason
+        self._leave_when_served()
         await future
 
-    def _end_when_idle(self, reason: UnloadReason) -> None:
-        if any(len(lane.queue) for lane in self.batcher.lanes):
-            asyncio.get_running_loop().call_later(0.005, self._end_when_idle, reason)
-        else:
-            self.group.end_all(reason)
+    def _leave_when_served(self) -> None:
+        """End the replicas of a model that is to sleep as soon as nothing is queued; they finish their runs."""
+        if self._leaving is not None and not any(len(lane.queue) for lane in self.batcher.lanes):
+            self.group.end_all(self._leaving)
 
     def start_standing(self) -> None:
         """Load what the settings keep loaded: pinned models and those with a floor."""
-        if (self.pinned or self.settings.replicas.min_replicas) and not self.group.replicas:
+        if self._stands and not self.group.replicas:
             self._wake()
 
+    @property
+    def _stands(self) -> bool:
+        return not self._closed and (self.pinned or self.settings.replicas.min_replicas > 0)
+
     async def reload(self) -> None:
-        """The file has changed: forget what was known of the old one. Work in hand is finished with the old one."""
-        self.file.look()
+        """The file has changed. Work in hand is finished with the old one."""
         self.backoff.clear()
         await self.unload("config")
         if not self.group.replicas:
-            self.signature, self.verdict, self._validate = None, UNTESTED, None
-            self._recall()
+            self._forget_file()
             self.start_standing()
 
     async def close(self, reason: UnloadReason) -> None:
         """The model is removed: finish its work, take no more."""
         self._closed = True
         await self.unload(reason)
+        self.batcher.fail_all(Unavailable(f"model {self.id} was removed", unstarted=True))
+        self.stats.read_gauges = None
 
     def fail_waiting(self, error: WakefulError) -> None:
         self.batcher.fail_all(error)
@@ -182,26 +200,28 @@ class Model:
 
     def _wake(self) -> None:
         if not self.group.replicas and not self.batcher.held:
-            self.file.look()
             self.group.start()
 
     def _grow(self) -> None:
-        """The smallest queue is over the threshold: one more replica, if the policy agrees."""
-        queues = [len(lane.queue) for lane in self.batcher.lanes] + [0] * self.group.starting
-        supervisor, costs = self._around.supervisor, self.batcher.costs
-        rows = self.batcher.row_limit
-        capacity = rows / costs.estimate(rows) if costs.known else 0.0
-        step = self._growth.decide(
-            queues, supervisor.loaded, supervisor.max_loaded,
-            on_cpu=not self.device.startswith("cuda"), rows_done=self.stats.batch_rows.sum, capacity=capacity,
-        )
-        if step.hold is not None:
-            self._around.events.emit("scale", self.id, step.hold)
-        if step.more:
-            self._around.events.emit("scale", self.id, step.reason, replicas=len(queues) + step.more)
-            self.stats.scaling_steps["up"] += step.more
-            for _ in range(step.more):
+        """The smallest queue is over the threshold: one more replica, if the policy agrees. Or one less, if the last one brought nothing."""
+        growing = self._growth.decide(self._scene())
+        emit = self._around.events.emit
+        if growing.hold is not None:
+            emit("scale", self.id, growing.hold)
+        if growing.more:
+            emit("scale", self.id, growing.reason, replicas=self.group.staying + growing.more)
+            self.stats.scaling_steps["up"] += growing.more
+            for _ in range(growing.more):
                 self.group.start()
+        if growing.back is not None:
+            emit("scale", self.id, growing.back, replicas=self.group.staying - 1)
+            self.group.end(self.group.ready()[-1], "no_gain")
+
+    def _scene(self) -> Scene:
+        supervisor, starting = self._around.supervisor, self.group.starting
+        cores = None if self.device.startswith("cuda") else max(1, self._around.cores // max(1, self.settings.runtime.threads))
+        queues = [len(lane.queue) for lane in self.batcher.lanes] + [0] * starting
+        return Scene(queues, starting, self.batcher.active, self.stats.batch_rows.sum, supervisor.loaded, cores)
 
     def load_order(self) -> Load:
         settings = self.settings.runtime
@@ -274,31 +294,32 @@ class Model:
         self._after_leaving()
 
     def _after_leaving(self) -> None:
+        """A replica has gone. After the last one the model sleeps, unless somebody waits or it is to be kept awake."""
         if self.group.replicas:
             return
+        by_hand, self._leaving = self._leaving is not None, None
         self.batcher.held = False
         self.group.cancel_sweep()
         for future in _take(self._waiters.asleep):
             future.set_result(None)
-        if (len(self.batcher.room) or ((self.pinned or self.settings.replicas.min_replicas) and not self._closed)) and not self._slept_by_hand():
+        if not self._closed and (len(self.batcher.room) or (self._stands and not by_hand)):
             self._wake()
-
-    def _slept_by_hand(self) -> bool:
-        """Nothing waits, and the last replica was ended on purpose: even a pinned model stays asleep then."""
-        return False
 
     def start_failed(self, replica: Replica, error: WakefulError) -> None:
         events = self._around.events
         if self.group.ready() or self.group.starting:
             events.emit("scale", self.id, f"#{replica.index} could not be added: {error.message}; going on with {self.group.staying}")
-            self._growth.failed(monotonic())
+            self._growth.failed(error, monotonic())
             return
         if isinstance(error, OutOfMemory) and self._oom_loads < OOM_LOAD_TRIES and self._around.supervisor.relieve(self.id):
             self._oom_loads += 1
             self.stats.load_retries += 1
             self._wake()
             return
+        self._leaving = None
         pause = self.backoff.failed(error, monotonic())
+        if self._stands:
+            asyncio.get_running_loop().call_later(pause, self.start_standing)
         events.emit("refuse", self.id, f"load failed: {error.message}; next try in {show_seconds(pause)}", code=error.code)
         refusal = type(error)(error.message, retry_after=pause, unstarted=True)
         self.batcher.fail_all(refusal)
@@ -320,9 +341,15 @@ class Model:
         if replica.state is State.READY:
             self.group.touched(replica)
             self._around.supervisor.look()
+            self._leave_when_served()
 
     def memory_wanted(self) -> None:
         self._around.supervisor.relieve(self.id)
+
+    def rows_limited(self, rows: int) -> None:
+        """A larger run had no memory: remember that, also for the next life."""
+        self.batcher.limits.max_rows = min(self.batcher.limits.max_rows, rows)
+        self.file.learn(safe_rows=self.batcher.limits.max_rows)
 
     def _known_verdict(self, declared: Verdict) -> Verdict:
         """What the settings say, else what an earlier test has shown, else the declaration."""
