@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.replicas.scaling import Hold, ScaleLimits, ScaleView, Step, decide
+from wakeful.replicas.scaling import Hold, ScaleLimits, ScaleView, Step, decide, gained
 
 SEED = ScaleLimits(queue_threshold=8, max_replicas=4)
 
@@ -36,24 +36,32 @@ def test_the_ceiling_of_the_daemon() -> None:
     assert held == Hold("max_loaded", "queue 9 > 8 on the only replica, but 3 replicas are loaded (max_loaded_models 3)")
 
 
-def test_without_a_ceiling_steps_go_on_while_they_pay() -> None:
-    limits = ScaleLimits(max_replicas=0)
-    assert isinstance(decide(ScaleView([9] * 30, loaded=30), limits), Step)
-    pays = ScaleView([9, 9], loaded=2, before=100.0, after=180.0, judged=True)
-    assert isinstance(decide(pays, limits), Step)
-    unclear = decide(pays._replace(judged=False), limits)
+def test_below_the_number_of_cores_a_queue_alone_decides() -> None:
+    assert isinstance(decide(ScaleView([9] * 3, loaded=3, cores=4), ScaleLimits()), Step)
+    assert isinstance(decide(ScaleView([9] * 3, loaded=3, cores=4, useless=(100.0, 100.0)), ScaleLimits()), Step)
+
+
+def test_without_a_ceiling_one_more_than_there_are_cores_needs_a_measure_to_be_judged_by() -> None:
+    crowded = ScaleView([9, 9], loaded=2, cores=2)
+    unclear = decide(crowded, ScaleLimits())
     assert isinstance(unclear, Hold)
-    assert unclear.cause == "judging"
-    useless = decide(pays._replace(after=104.0), limits)
+    assert unclear.cause == "measuring"
+    assert isinstance(decide(crowded._replace(rate=100.0), ScaleLimits()), Step)
+    useless = decide(crowded._replace(rate=100.0, useless=(100.0, 104.0)), ScaleLimits())
     assert isinstance(useless, Hold)
     assert useless.cause == "no_gain"
-    assert "100 -> 104 rows/s" in useless.reason
+    assert "replica 3 brought no throughput: 100 -> 104 rows/s" in useless.reason
 
 
 def test_throughput_is_no_reason_on_a_gpu_or_below_a_ceiling_that_somebody_gave() -> None:
-    useless = ScaleView([9, 9], loaded=2, before=100.0, after=90.0, judged=True)
-    assert isinstance(decide(useless._replace(on_cpu=False), ScaleLimits()), Step)
+    useless = ScaleView([9, 9], loaded=2, cores=2, useless=(100.0, 90.0))
+    assert isinstance(decide(useless._replace(cores=None), ScaleLimits()), Step)
     assert isinstance(decide(useless, ScaleLimits(max_replicas=4)), Step)
+
+
+@pytest.mark.parametrize(("after", "worth"), [(90.0, False), (109.0, False), (110.1, True), (200.0, True)])
+def test_a_trial_has_to_bring_a_tenth(after: float, worth: bool) -> None:
+    assert gained(100.0, after) is worth
 
 
 def test_a_sleeping_model_wakes_with_what_is_configured_and_whatever_is_loaded() -> None:

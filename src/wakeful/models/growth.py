@@ -57,8 +57,8 @@ NOTHING = Growing(0, "", None)
 class Trial(NamedTuple):
     """One replica more than there are cores."""
 
-    count: int
-    """Replicas with it."""
+    replicas: int
+    """Their number with it."""
     before: float
     """Rows per second without it."""
 
@@ -131,7 +131,7 @@ class Growth:
             self._useless, self._held = None, ""
         if now - self._last_look > FORGET_SECONDS or count > self._count:
             self._backoff.clear()
-        if self.trial is not None and count < self.trial.count:  # it has ended by itself
+        if self.trial is not None and count < self.trial.replicas:  # it has ended by itself
             self.trial = None
         if now - self._last_look > FORGET_SECONDS or count != self._count or scene.starting:
             self._throughput = Throughput()
@@ -143,7 +143,7 @@ class Growth:
             return False
         threshold = self._limits.queue_threshold
         if self.trial is not None:
-            return sum(scene.queues) + scene.active > threshold * (self.trial.count - 1)
+            return sum(scene.queues) + scene.active > threshold * (self.trial.replicas - 1)
         return min(scene.queues, default=0) > threshold
 
     def _judge(self, trial: Trial, after: float) -> Growing:
@@ -151,5 +151,5 @@ class Growth:
         if scaling.gained(trial.before, after):
             return NOTHING
         self._useless, self._held = (trial.before, after), "no_gain"
-        text = f"replica {trial.count} brought no throughput ({trial.before:.0f} -> {after:.0f} rows/s) and is taken back"
+        text = f"replica {trial.replicas} brought no throughput ({trial.before:.0f} -> {after:.0f} rows/s) and is taken back"
         return Growing(0, "", None, text)

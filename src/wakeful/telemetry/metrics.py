@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-UnloadReason = Literal["idle", "lru", "capacity", "oom", "manual", "failed", "shutdown", "config"]
+UnloadReason = Literal["idle", "lru", "capacity", "oom", "no_gain", "manual", "failed", "shutdown", "config"]
 Direction = Literal["up", "down"]
 
 REPLICA_STATES = ("starting", "ready", "draining")
@@ -54,8 +54,8 @@ DEFINITIONS = {
         Definition("wakeful_resident_bytes", "gauge", ("model",), "Memory of all replicas, shared weights counted once."),
         Definition("wakeful_memory_budget_bytes", "gauge", (), "Memory that all models together may hold."),
         Definition("wakeful_unloads_total", "counter", ("model", "reason"),
-                   "Replicas that were ended, by reason: idle, lru (memory was needed), capacity (max_loaded_models), oom, manual, failed, "
-                   "shutdown, config."),
+                   "Replicas that were ended, by reason: idle, lru (memory was needed), capacity (max_loaded_models), oom, no_gain (one "
+                   "replica more brought no throughput), manual, failed, shutdown, config."),
         Definition("wakeful_scaling_steps_total", "counter", ("model", "direction"), "Replicas started or ended because of load: up, down."),
         Definition("wakeful_thrashing_total", "counter", (), "Models that were needed again right after they had been evicted."),
         Definition("wakeful_restarts_total", "counter", ("model", "cause"), "Replicas that were replaced after they died, by cause."),
