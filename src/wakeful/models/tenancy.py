@@ -51,7 +51,7 @@ class Tenancy:
         self._supervisor.admit(tenant)
 
     def measured(self, replica: Replica) -> None:
-        """A replica has told how much memory it holds: it is ready, or has grown."""
+        """A replica has told how much memory it holds; until then its estimate counts."""
         tenant = self._tenants.get(replica.number)
         if tenant is None:
             return

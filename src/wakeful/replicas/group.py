@@ -190,7 +190,6 @@ class ReplicaGroup:
     def replica_ready(self, replica: Replica, message: Ready) -> None:
         self._cancel_timer(replica)
         self._tries.pop(replica.number, None)
-        self._memory.measured(replica)
         self._memory.ready(replica)
         self._owner.replica_ready(replica, message, first=len(self.ready()) == 1)
 

@@ -166,7 +166,7 @@ class Replica:
         elif isinstance(message, Ready):
             self.ready_at = self.last_done = monotonic()
             self.forkable = message.forkable
-            self.private_bytes, self.shared_bytes = message.private_bytes, message.shared_bytes
+            self.private_bytes = message.private_bytes
             if self.state is State.STARTING:
                 self.state = State.READY
             self._watcher.replica_ready(self, message)

@@ -152,7 +152,7 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
     verdict: Verdict
     seconds: float
     private_bytes: int
-    shared_bytes: int
+    """About: what the load has added. Footprint brings the exact figures as soon as there is a pause."""
     forkable: bool
     prepared: bool
     device: str
@@ -191,7 +191,7 @@ class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
 
 
 class Footprint(msgspec.Struct, frozen=True, array_like=True, tag="footprint"):
-    """Measured memory of the replica, sent when a run has made it grow."""
+    """Measured memory of the replica, sent after its load and when a run may have made it grow. Shared: mapped from the prepared copy."""
 
     private_bytes: int
     shared_bytes: int

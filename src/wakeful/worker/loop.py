@@ -6,6 +6,7 @@ messages it may be forked.
 
 import gc
 import os
+import select
 import socket
 import time
 from collections.abc import Sequence
@@ -43,6 +44,14 @@ from wakeful.worker import arrays, selftest
 OOM_SCORE = "600"
 """Where the kernel must kill, it shall take a replica before the daemon (0) and before most other processes."""
 
+QUIET_MS = 50
+"""Exact measuring takes some 20 ms, so it waits for a pause of this length between two runs ..."""
+MEASURE_SECONDS = 2.0
+"""... but not longer than this."""
+GROWN = 1.5
+"""A run this many times larger than all before may have made the process grow for good."""
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
 decode = decoder(ToReplica)
 
 
@@ -56,6 +65,13 @@ def serve(descriptors: Sequence[int]) -> NoReturn:
         pass
     finally:
         os._exit(status)  # never back into the code of the process that we were forked from
+
+
+def anonymous_bytes() -> int:
+    """Resident memory that no file backs, shared with the parent or not. Costs microseconds, where exact figures cost milliseconds."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        _, resident, shared, *_ = file.read().split()
+    return (int(resident) - int(shared)) * PAGE
 
 
 def private_bytes() -> int:
@@ -94,10 +110,14 @@ class Replica:
         self.slots = slots
         self.backend: Backend | None = None
         self.verdict = Verdict(False, "not tested yet", False)
-        self.shared = 0
-        """Bytes mapped from the prepared copy."""
+        self.prepared = ""
+        """Directory of the prepared copy that is open."""
+        self.copied = False
         self.largest = 0
-        """Bytes of the largest run so far: only a larger one can make this process grow for good."""
+        """Bytes of the largest run that was measured."""
+        self.measure_by = 0.0
+        """Monotonic time by which the process has to be measured; 0 when it need not be."""
+        self.anonymous_before = anonymous_bytes()
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write(OOM_SCORE)
         self.say(Hello(os.getpid()))
@@ -106,7 +126,11 @@ class Replica:
         self.channel.send(encode(message))
 
     def loop(self) -> None:
+        quiet = select.poll()
+        quiet.register(self.channel, select.POLLIN)
         while True:
+            if self.measure_by and (not quiet.poll(QUIET_MS) or time.monotonic() > self.measure_by):
+                self.measure()
             data = self.channel.recv(PACKET)
             if not data:
                 return
@@ -135,23 +159,29 @@ class Replica:
             trouble = fault(error)
             self.say(Refused(trouble.code, trouble.message))
             return
-        self.shared = mapped_bytes(order.prepared) if self.backend.prepared else 0
+        self.prepared = order.prepared if self.backend.prepared else ""
         self.ready(time.monotonic() - started)
 
     def ready(self, seconds: float) -> None:
         assert self.backend is not None
+        self.measure_by = time.monotonic() + MEASURE_SECONDS
         self.say(
             Ready(
                 self.backend.signature,
                 self.verdict,
                 seconds,
-                private_bytes(),
-                self.shared,
+                max(anonymous_bytes() - self.anonymous_before, 0),
                 self.backend.forkable and only_thread(),
                 self.backend.prepared,
                 self.backend.device,
             )
         )
+
+    def measure(self) -> None:
+        """A copy holds what it has written to; an original all that it has added, though copies may share it."""
+        self.measure_by = 0.0
+        own = private_bytes() if self.copied else max(anonymous_bytes() - self.anonymous_before, 0)
+        self.say(Footprint(own, mapped_bytes(self.prepared) if self.prepared else 0))
 
     def probe(self) -> None:
         assert self.backend is not None
@@ -187,9 +217,9 @@ class Replica:
             self.say(Failed(order.run, trouble.code, trouble.message))
             return
         self.say(Done(order.run, time.monotonic() - started, placements))
-        if end > self.largest:
+        if end > GROWN * self.largest:
             self.largest = end
-            self.say(Footprint(private_bytes(), self.shared))
+            self.measure_by = self.measure_by or time.monotonic() + MEASURE_SECONDS
 
     def split(self) -> None:
         """Fork twice: the copy becomes an orphan, which the nursery, a subreaper, adopts."""
@@ -213,7 +243,7 @@ class Replica:
             for slot in self.slots:
                 slot.close()
             copy = Replica(socket.socket(fileno=descriptors[0]), [Slot(fd) for fd in descriptors[1:]])
-            copy.backend, copy.verdict = self.backend, self.verdict
+            copy.backend, copy.verdict, copy.prepared, copy.copied = self.backend, self.verdict, self.prepared, True
             copy.ready(time.monotonic() - started)
             copy.loop()
             status = 0
