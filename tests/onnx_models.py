@@ -98,6 +98,11 @@ def two_inputs(path: Path) -> Path:
     return write(path, "two_inputs (float[N,2] a, float[N,2] b) => (float[N,2] y) { y = Sub(a, b) }")
 
 
+def two_outputs(path: Path) -> Path:
+    """x FP32 [N,1] -> y the same, z = -x."""
+    return write(path, "two_outputs (float[N,1] x) => (float[N,1] y, float[N,1] z) { y = Identity(x) z = Neg(x) }")
+
+
 def optional_input(path: Path) -> Path:
     """x FP32 [N,2], and optionally scale FP32 [1] (default 2) -> y = x * scale."""
     return write(path, "optional_input (float[N,2] x, float[1] scale = {2.0}) => (float[N,2] y) { y = Mul(x, scale) }")

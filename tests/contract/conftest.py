@@ -1,0 +1,56 @@
+"""One daemon for all tests that only ask, with a models directory of small peculiar models."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests import onnx_models
+from tests.daemon import Daemon, running
+
+MAX_BODY = 8_000_000
+
+CONFIG = f"""
+[server]
+max_body = {MAX_BODY}
+
+[[models]]
+id = "org/ident"
+path = "named.onnx"
+description = "a name with a slash"
+
+[[models]]
+id = "merging"
+path = "two_outputs.onnx"
+batch_policy = "timer"
+max_batch_delay_ms = 50
+
+[[models]]
+id = "narrow"
+path = "narrow_queue.onnx"
+batching = "off"
+max_replicas = 1
+queue_limit = 2
+max_batch_size = 2
+"""
+
+
+@pytest.fixture(scope="session")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    directory = tmp_path_factory.mktemp("contract")
+    models = directory / "models"
+    models.mkdir()
+    for make in (
+        onnx_models.all_types, onnx_models.constout, onnx_models.fixed1, onnx_models.gather10, onnx_models.ident, onnx_models.identdyn,
+        onnx_models.log, onnx_models.optional_input, onnx_models.scalar, onnx_models.strid, onnx_models.two_inputs,
+        onnx_models.two_outputs,
+    ):
+        make(models / f"{make.__name__}.onnx")
+    onnx_models.typed(models / "bf16.onnx", "BF16")
+    onnx_models.heavy(models / "external.onnx", 2, external=True)
+    onnx_models.ident(models / "named.onnx")
+    onnx_models.slow(models / "narrow_queue.onnx", 5000)
+    onnx_models.ident(models / "asleep.onnx")  # nobody may load it
+    (models / "broken.onnx").write_bytes((models / "ident.onnx").read_bytes()[:40])
+    (models / "models.toml").write_text(CONFIG)
+    with running(directory, "--models-dir", str(models)) as daemon:
+        yield daemon
