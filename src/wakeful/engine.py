@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from wakeful import admission
 from wakeful.clock import monotonic
-from wakeful.errors import Unavailable, WakefulError
+from wakeful.errors import Overloaded, Unavailable, WakefulError
 from wakeful.inference import InferRequest
 from wakeful.memory.supervisor import Supervisor
 from wakeful.models.model import Model
@@ -55,6 +55,8 @@ class Engine:
             model.submit(request)
         except WakefulError as error:
             self.refused(request.model, request.protocol, error, monotonic() - request.arrived)
+            if isinstance(error, Overloaded):
+                self.events.emit("refuse", request.model, error.message)
             raise
 
     def refused(self, model: str, protocol: str, error: WakefulError, seconds: float) -> None:
