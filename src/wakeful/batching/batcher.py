@@ -51,6 +51,9 @@ class Owner(Protocol):
     def memory_wanted(self) -> None:
         """A run ended out of memory: free what can be freed before the next try."""
 
+    def lane_stuck(self, lane: "Lane", seconds: float) -> None:
+        """Its run has lasted far too long, and nobody waits for it any more."""
+
     def rows_limited(self, rows: int) -> None:
         """A run of more rows than these ended out of memory again: lower the limit, and remember it."""
 
@@ -65,11 +68,16 @@ class Batch:
         self.rows = rows
         self.slot = slot
 
+    @property
+    def forsaken(self) -> bool:
+        """Nobody waits for any of its answers."""
+        return all(request.settled or request.left for request in self.requests)
+
 
 class Lane:
     """The queue of one ready replica and what it runs."""
 
-    __slots__ = ("active", "closed", "free", "queue", "replica", "running", "scheduled", "timer")
+    __slots__ = ("active", "closed", "doubted", "free", "queue", "replica", "running", "scheduled", "since", "timer")
 
     def __init__(self, replica: Runner) -> None:
         self.replica = replica
@@ -80,6 +88,10 @@ class Lane:
         """Requests in running batches."""
         self.closed = False
         self.scheduled = False
+        self.since = 0.0
+        """When the run at the head of `running` began."""
+        self.doubted = 0
+        """The run that is watched because nobody waits for it any more."""
         self.timer: asyncio.TimerHandle | None = None
 
     @property
@@ -338,6 +350,8 @@ class Batcher:
             return
         self._runs += 1
         batch = Batch(requests, rows, slot)
+        if not lane.running:
+            lane.since = now
         lane.running.append((self._runs, batch))
         lane.active += len(requests)
         observe = self._stats.queue_seconds.observe
@@ -351,6 +365,7 @@ class Batcher:
         if not lane.running or lane.running[0][0] != run:  # not a run of ours: a broken child
             return None
         _, batch = lane.running.popleft()
+        lane.since = monotonic()
         lane.active -= len(batch.requests)
         if lane.closed and not lane.running:
             self._forget(lane)
@@ -484,10 +499,24 @@ class Batcher:
                         self.refuse(request, TimedOut(f"the deadline passed after {now - request.arrived:.3f} s, during the run"))
                     else:
                         nearest = min(nearest, request.deadline)
+            if lane.running and lane.running[0][0] != lane.doubted and lane.running[0][1].forsaken:
+                lane.doubted = lane.running[0][0]
+                self._doubt(lane, lane.doubted)
         self._deadline_timer = None
         self._next_deadline = FOREVER
         if nearest < FOREVER:
             self._watch_deadline(nearest)
+
+    def _doubt(self, lane: Lane, run: int) -> None:
+        """Nobody waits for this run any more: the replica may finish it, but not for ever."""
+        if not lane.running or lane.running[0][0] != run:
+            return
+        seconds = monotonic() - lane.since
+        left = policy.longest_run(lane.running[0][1].rows, self.costs) - seconds
+        if left > 0:
+            self._loop.call_later(left, self._doubt, lane, run)
+        else:
+            self._owner.lane_stuck(lane, seconds)
 
 
 def error_of(message: Failed) -> WakefulError:

@@ -201,6 +201,19 @@ def worth_merging(rows: int, costs: CostModel) -> bool:
     return costs.known and costs.per_row * rows < costs.fixed
 
 
+PATIENCE = 5.0
+"""Seconds that no run is too long for."""
+FAR_BEYOND = 20.0
+"""Times its estimate: a run that has lasted so long does not end any more."""
+PATIENCE_UNKNOWN = 120.0
+"""The same as PATIENCE while little is known of the model: the first runs may compile or unpack."""
+
+
+def longest_run(rows: int, costs: CostModel) -> float:
+    """Seconds from which a run that nobody waits for any more counts as stuck."""
+    return max(PATIENCE, FAR_BEYOND * costs.estimate(rows)) if costs.known else PATIENCE_UNKNOWN
+
+
 def expected_wait(queued_rows: int, in_flight_remaining: float, replicas: int, costs: CostModel, row_limit: int) -> float:
     """Seconds until a row that arrives now begins to run, behind `queued_rows` others of its model.
 

@@ -346,6 +346,11 @@ class Model:
     def memory_wanted(self) -> None:
         self._around.supervisor.relieve(self.id)
 
+    def lane_stuck(self, lane: Lane, seconds: float) -> None:
+        replica = lane.replica
+        assert isinstance(replica, Replica)
+        self.group.condemn(replica, f"a run has lasted {show_seconds(seconds)} and nobody waits for it any more")
+
     def rows_limited(self, rows: int) -> None:
         """A larger run had no memory: remember that, also for the next life."""
         self.batcher.limits.max_rows = min(self.batcher.limits.max_rows, rows)

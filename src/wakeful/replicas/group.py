@@ -149,6 +149,11 @@ class ReplicaGroup:
         for replica in reversed(self.replicas.copy()):
             self.end(replica, reason)
 
+    def condemn(self, replica: Replica, why: str) -> None:
+        """Kill a replica that cannot be asked to go any more."""
+        replica.doom = Death("stuck", why)
+        replica.kill()
+
     def _remove(self, replica: Replica) -> None:
         self.replicas.remove(replica)
         self._cancel_timer(replica)
@@ -228,7 +233,7 @@ class ReplicaGroup:
                 self._start_again(replica, death.text)
         else:
             self._remove(replica)
-            self._owner.replica_died(replica, death)
+            self._owner.replica_died(replica, replica.doom or death)
 
     def _start_again(self, replica: Replica, why: str) -> None:
         """A process ended before its model was open: try once more in a new one, a bounded number of times."""

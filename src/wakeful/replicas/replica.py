@@ -30,6 +30,7 @@ from wakeful.runtime.messages import (
     Split,
     Stop,
 )
+from wakeful.runtime.processes import Death
 
 decode = channel.decoder(FromReplica)
 
@@ -78,6 +79,8 @@ class Replica:
         self.forkable = False
         self.split_from: int | None = None
         """Number of the replica that this one is a copy of."""
+        self.doom: Death | None = None
+        """Why we have killed it, if we have."""
         self.private_bytes = 0
         self.shared_bytes = 0
         self.on_done: Callable[[Done], None] = _ignore

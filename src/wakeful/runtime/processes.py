@@ -22,9 +22,9 @@ REPORT_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """Why a replica's process ended. `oom`: the kernel killed it for memory."""
+    """Why a replica's process ended. `oom`: the kernel killed it for memory; `stuck`: we killed it."""
 
-    kind: Literal["oom", "signal", "exit", "unknown"]
+    kind: Literal["oom", "signal", "exit", "stuck", "unknown"]
     text: str
 
 
