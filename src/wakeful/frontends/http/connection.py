@@ -268,6 +268,7 @@ class Connection(asyncio.Protocol):
         head = self._head
         if self._reading or self._chunks is not None:  # the rest of the body would be read as the next request
             self._want_close = self._discarding = True
+            self._buffer = b""
         self._reading = False
         route = head.route if head is not None else None
         dialect: Dialect = route.dialect if route is not None else "oip"
