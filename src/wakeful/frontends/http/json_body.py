@@ -49,7 +49,8 @@ def _explain_malformed(error: Exception, body: Buffer) -> InvalidInput:
             culprit = None
         if culprit is not None:
             return culprit
-    return explain(error)
+    what = str(error).removeprefix("JSON is malformed: ")
+    return InvalidInput(f"request: JSON is malformed: {what[:1].lower()}{what[1:]}")
 
 
 def _not_json(value: Any, path: str) -> InvalidInput | None:
