@@ -26,8 +26,7 @@ log = logging.getLogger(__name__)
 MAX_DEATHS = 2
 """Replicas that one request may take down before it is refused."""
 MAX_ALLOCATION_TRIES = 2
-"""Runs of one request that may end out of memory."""
-
+"""Runs of one request alone that may end out of memory."""
 
 LEFT = "left"
 """Outcome of a request whose caller did not wait for the answer."""
@@ -195,7 +194,7 @@ class Batcher:
                 if position == 0:  # the others had been handed over, but a replica runs one at a time
                     request.attempts += 1
                     request.group = None
-                if request.attempts < MAX_DEATHS:
+                if position or request.attempts < MAX_DEATHS:
                     self._enqueue(request)
                 elif out_of_memory:
                     self.refuse(request, OutOfMemory(f"out of memory: {reason}, {request.attempts} times for this request"))
@@ -204,10 +203,7 @@ class Batcher:
 
     def submit(self, request: InferRequest) -> None:
         """Queue a validated request: its rows and group are set."""
-        if request.rows > self.row_limit and request.group is not None:
-            self._split(request, self.row_limit)
-        else:
-            self._enqueue(request)
+        self._place(request)
         self.rate.observe(request.arrived, request.rows)
 
     def regroup(self, validate: Callable[[InferRequest], None]) -> None:
@@ -224,7 +220,7 @@ class Batcher:
             except WakefulError as error:
                 self.refuse(request, error)
             else:
-                self.submit(request)
+                self._place(request)
 
     def hold(self, *, queued: bool) -> None:
         """Keep new requests in the room from now on; with `queued` also those that wait in lanes."""
@@ -249,6 +245,14 @@ class Batcher:
         return policy.expected_wait(rows, remaining, len(lanes), self.costs, self.row_limit)
 
     # ── arrivals ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _place(self, request: InferRequest) -> None:
+        """Queue a request, in parts if it is too large for one run."""
+        limit = self.row_limit
+        if request.rows > limit and request.group is not None:
+            self._split(request, limit)
+        else:
+            self._enqueue(request)
 
     def _enqueue(self, request: InferRequest) -> None:
         if request.deadline < self._next_deadline:
@@ -384,16 +388,16 @@ class Batcher:
         self._stats.ran(batch.rows, message.seconds)
         self._pump(lane)
         try:
-            view = lane.replica.slots[batch.slot].reach(max((p.offset + p.nbytes for p in message.outputs), default=0))
+            view = lane.replica.slots[batch.slot].written(max((p.offset + p.nbytes for p in message.outputs), default=0))
             if len(batch.requests) == 1:
                 self.answer(batch.requests[0], collate.whole(message.outputs, view), message.seconds)
             else:
                 answers = collate.cut(message.outputs, [request.rows for request in batch.requests], view)
                 for request, outputs in zip(batch.requests, answers, strict=True):
                     self.answer(request, outputs, message.seconds)
-        except WakefulError as error:
-            log.error("%s; its requests run one by one", error.message)
-            self._retry_alone(batch.requests, error)
+        except Exception as error:  # noqa: BLE001 - a runtime may answer anything, and its callers must not wait for ever
+            log.error("the outputs of a run of %d requests cannot be given to its callers: %s", len(batch.requests), error)
+            self._retry_alone(batch.requests, error if isinstance(error, WakefulError) else ExecutionFailed(f"unreadable outputs: {error}"))
         lane.free.append(batch.slot)
         if len(lane.queue):
             self._pump(lane)
@@ -422,18 +426,15 @@ class Batcher:
     def _retry_smaller(self, batch: Batch, error: WakefulError) -> None:
         """Out of memory: have memory freed and try once more; after that with half the rows, and remember what is safe."""
         self._owner.memory_wanted()
-        first_time = all(request.attempts == 0 for request in batch.requests)
-        if not first_time:
-            self._owner.rows_limited(max(1, batch.rows // 2))
+        again = any(request.attempts for request in batch.requests)
+        if again and batch.rows > 1:  # one row that does not fit says nothing about how many others do
+            self._owner.rows_limited(batch.rows // 2)
+        merged = len(batch.requests) > 1
         for request in batch.requests:
-            request.attempts += 1
-            if first_time:
-                self._enqueue(request)
-            elif request.group is not None and request.rows > self.limits.max_rows:
-                request.attempts = 1
+            attempts, request.attempts = request.attempts + 1, 1
+            if again and request.group is not None and request.rows > self.limits.max_rows:
                 self._split(request, self.limits.max_rows)
-            elif request.attempts <= MAX_ALLOCATION_TRIES or len(batch.requests) > 1:
-                request.attempts = min(request.attempts, MAX_ALLOCATION_TRIES)
+            elif merged or attempts < MAX_ALLOCATION_TRIES:
                 self._enqueue(request)
             else:
                 self.refuse(request, error)
@@ -448,11 +449,14 @@ class Batcher:
             request.answer(outputs if request.outputs is None else collate.wanted(request, outputs), seconds)
         except Exception:
             log.exception("an answer for model %s could not be written", request.model)
+            self._tell(request, ExecutionFailed("the answer could not be written"))
 
     def refuse(self, request: InferRequest, error: WakefulError) -> None:
         """Settle one request with an error."""
-        if not self._settle(request, error.code):
-            return
+        if self._settle(request, error.code):
+            self._tell(request, error)
+
+    def _tell(self, request: InferRequest, error: WakefulError) -> None:
         try:
             request.refuse(error)
         except Exception:
@@ -465,7 +469,11 @@ class Batcher:
         request.settled = True
         if request.protocol:  # parts of a large request have none: the whole is counted
             self._stats.settled(request.protocol, LEFT if request.left else outcome, monotonic() - request.arrived)
-        return not request.left
+        if not request.left:
+            return True
+        if isinstance(request, parts.Part):
+            self._settle(request.origin, LEFT)
+        return False
 
     def _dropped(self, request: InferRequest, now: float) -> None:
         """A request that was not run: its caller has left, or its time was up."""
@@ -490,6 +498,8 @@ class Batcher:
             for request in queue.expire(now):
                 self._dropped(request, now)
             nearest = min(nearest, queue.next_deadline())
+        for lane in self.lanes:
+            self._schedule(lane)  # with less to wait for, or nothing
         for lane in (*self.lanes, *self._closing):
             for _, batch in lane.running:
                 for request in batch.requests:

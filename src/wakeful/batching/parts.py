@@ -35,8 +35,13 @@ class Part(InferRequest):
         super().__init__(origin.model, inputs, arrived=origin.arrived, deadline=origin.deadline, parameters=origin.parameters)
         self.rows = rows
         self.group = origin.group
+        self.attempts = origin.attempts
         self.whole = whole
         self._index = index
+
+    @property
+    def origin(self) -> InferRequest:
+        return self.whole.origin
 
     @property
     def left(self) -> bool:

@@ -36,15 +36,24 @@ class Slot:
         return cls(fd)
 
     def _remap(self) -> None:
-        self.size = os.fstat(self.fd).st_size
-        self._map = mmap.mmap(self.fd, self.size)
+        size = os.fstat(self.fd).st_size
+        self._map = mmap.mmap(self.fd, size)
         self.view = memoryview(self._map)
+        self.size = size
 
     def reach(self, end: int) -> memoryview:
         """Return a view that holds at least `end` bytes, mapping anew what the other side has added and adding what is missing."""
         if end > self.size:
             if end > os.fstat(self.fd).st_size:
                 os.ftruncate(self.fd, -(-max(end, 2 * self.size) // GROWTH) * GROWTH)
+            self._remap()
+        return self.view
+
+    def written(self, end: int) -> memoryview:
+        """Return a view of at least the first `end` bytes, which the other side has written. Raises ValueError if the slot does not go so far."""
+        if end > self.size:
+            if end > os.fstat(self.fd).st_size:
+                raise ValueError(f"byte {end} is behind the end of the slot")
             self._remap()
         return self.view
 
