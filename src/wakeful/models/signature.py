@@ -119,7 +119,8 @@ def cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
     kind = np.dtype(DTYPES[datatype].numpy)
     if kind.kind in "iu":
         limits = np.iinfo(kind)
-        if not np.isfinite(values).all() or (values.size and (values.min() < limits.min or values.max() > limits.max)):
+        beyond = float(limits.max + 1)  # exact, as `limits.max` is not where it is 2**63 - 1
+        if not np.isfinite(values).all() or (values.size and (values.min() < limits.min or values.max() >= beyond)):
             raise InvalidInput.field(f"input {tensor.name}: data", f"numbers that fit {datatype}", "one that does not")
     with np.errstate(over="ignore"):
         return Tensor(tensor.name, datatype, tensor.shape, values.astype(kind).tobytes())
