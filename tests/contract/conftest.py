@@ -9,6 +9,9 @@ from tests.daemon import Daemon, running
 
 MAX_BODY = 8_000_000
 
+TYPES = [datatype for datatype in onnx_models.ELEMENT_TYPES if datatype != "BYTES"]
+"""Served as `types/FP32` and so on: [N,2] of one datatype."""
+
 CONFIG = f"""
 [server]
 max_body = {MAX_BODY}
@@ -31,6 +34,12 @@ batching = "off"
 max_replicas = 1
 queue_limit = 2
 max_batch_size = 2
+
+[[models]]
+id = "hasty"
+path = "hasty_limit.onnx"
+request_timeout_ms = 1
+max_batch_delay_ms = 0
 """
 
 
@@ -40,17 +49,20 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     models = directory / "models"
     models.mkdir()
     for make in (
-        onnx_models.all_types, onnx_models.constout, onnx_models.fixed1, onnx_models.gather10, onnx_models.ident, onnx_models.identdyn,
-        onnx_models.log, onnx_models.optional_input, onnx_models.scalar, onnx_models.strid, onnx_models.two_inputs,
+        onnx_models.all_types, onnx_models.constout, onnx_models.fixed1, onnx_models.gather10, onnx_models.hungry, onnx_models.ident,
+        onnx_models.identdyn, onnx_models.log, onnx_models.optional_input, onnx_models.scalar, onnx_models.strid, onnx_models.two_inputs,
         onnx_models.two_outputs,
     ):
         make(models / f"{make.__name__}.onnx")
-    onnx_models.typed(models / "bf16.onnx", "BF16")
+    for datatype in TYPES:
+        onnx_models.typed(models / f"{datatype}.onnx", datatype)
     onnx_models.heavy(models / "external.onnx", 2, external=True)
     onnx_models.ident(models / "named.onnx")
     onnx_models.slow(models / "narrow_queue.onnx", 5000)
+    onnx_models.slow(models / "hasty_limit.onnx", 5000)
     onnx_models.ident(models / "asleep.onnx")  # nobody may load it
     (models / "broken.onnx").write_bytes((models / "ident.onnx").read_bytes()[:40])
-    (models / "models.toml").write_text(CONFIG)
+    types = "".join(f'\n[[models]]\nid = "types/{datatype}"\npath = "{datatype}.onnx"\n' for datatype in TYPES)
+    (models / "models.toml").write_text(CONFIG + types)
     with running(directory, "--models-dir", str(models)) as daemon:
         yield daemon

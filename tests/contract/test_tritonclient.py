@@ -103,7 +103,7 @@ def test_metadata_tells_optional_inputs_and_fixed_sizes(client: triton.Inference
 def test_every_datatype_is_told(client: triton.InferenceServerClient) -> None:
     told = {entry["name"]: entry["datatype"] for entry in client.get_model_metadata("all_types")["inputs"]}
     assert told == {f"in_{datatype}": datatype for datatype in VALUES}
-    assert client.get_model_metadata("bf16")["outputs"][0]["datatype"] == "BF16"
+    assert client.get_model_metadata("types/BF16")["outputs"][0]["datatype"] == "BF16"
 
 
 def test_load_unload_and_the_index(client: triton.InferenceServerClient) -> None:
@@ -163,7 +163,7 @@ def test_every_datatype_comes_back_bit_by_bit(client: triton.InferenceServerClie
 @pytest.mark.parametrize("binary_out", [True, False])
 def test_bf16(client: triton.InferenceServerClient, binary_out: bool) -> None:
     sent = np.array([[1.5, -2], [3e38, 1e-38]], ml_dtypes.bfloat16)
-    result = client.infer("bf16", [tensor("x", "BF16", sent)], outputs=wanted("y", binary=binary_out))
+    result = client.infer("types/BF16", [tensor("x", "BF16", sent)], outputs=wanted("y", binary=binary_out))
     assert result.as_numpy("y").tobytes() == sent.tobytes()
 
 
