@@ -92,21 +92,7 @@ class Daemon:
 
     def children(self) -> dict[int, str]:
         """All processes below the daemon, by pid: "nursery" or "replica"."""
-        parents = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                except (OSError, IndexError):
-                    continue
-        below: dict[int, str] = {}
-        for pid in sorted(parents):
-            chain = [pid]
-            while chain[-1] in parents and chain[-1] != self.process.pid:
-                chain.append(parents[chain[-1]])
-            if chain[-1] == self.process.pid and pid != self.process.pid:
-                below[pid] = "nursery" if len(chain) == 2 else "replica"
-        return below
+        return processes_below(self.process.pid)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Stop it and return its exit status; its children must be gone with it."""
@@ -118,13 +104,32 @@ class Daemon:
             self.process.kill()
             self.process.wait()
             raise AssertionError(f"the daemon did not stop:\n{self.log}") from None
-        wait_until(lambda: not any(_alive(pid) for pid in children), "all children of the daemon are gone")
+        wait_until(lambda: not any(alive(pid) for pid in children), "all children of the daemon are gone")
         return status
 
 
-def _alive(pid: int) -> bool:
+def processes_below(daemon: int) -> dict[int, str]:
+    """All descendants of a process, by pid: its own children are called "nursery", theirs "replica"."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+    below: dict[int, str] = {}
+    for pid in sorted(parents):
+        chain = [pid]
+        while chain[-1] in parents and chain[-1] != daemon:
+            chain.append(parents[chain[-1]])
+        if chain[-1] == daemon and pid != daemon:
+            below[pid] = "nursery" if len(chain) == 2 else "replica"
+    return below
+
+
+def alive(pid: int) -> bool:
     try:
-        return not Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 
