@@ -1,0 +1,94 @@
+"""Looking is not traffic: health, metrics, metadata and listings wake no model and keep none awake, however often they are asked."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tritonclient.http as triton
+from snoozeml import ModelState, SnoozeClient
+
+from tests import onnx_models
+from tests.daemon import Daemon, running, wait_until
+
+PATHS = (
+    "/", "/metrics", "/health/live", "/health/ready", "/v1/models", "/v1/events",
+    "/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/stats",
+    "/v2/models/m", "/v2/models/m/ready", "/v2/models/m/config", "/v2/models/m/stats",
+    "/v2/models/m/versions/1", "/v2/models/m/versions/1/ready", "/v2/models/m/versions/1/config", "/v2/models/m/versions/1/stats",
+)
+CONFIG = """
+[[models]]
+id = "m"
+path = "m.onnx"
+idle_timeout_secs = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    directory: Path = tmp_path_factory.mktemp("probes")
+    onnx_models.ident(directory / "m.onnx")
+    (directory / "models.toml").write_text(CONFIG)
+    with running(directory, "--models-dir", str(directory)) as daemon:
+        yield daemon
+
+
+def look_everywhere(daemon: Daemon) -> None:
+    for path in PATHS:
+        status, answer = daemon.call("GET", path)
+        assert status == 200 or path.endswith(("/m/ready", "/1/ready")), (path, answer)
+        assert daemon.call("HEAD", path)[0] == status
+    assert daemon.call("POST", "/v2/repository/index")[0] == 200
+    assert daemon.call("POST", "/v2/repository/index", {"ready": True})[0] == 200
+    assert daemon.call("POST", "/v1/models/refresh")[0] == 200
+    with triton.InferenceServerClient(f"{daemon.host}:{daemon.port}") as client:
+        client.get_model_metadata("m")
+        client.is_model_ready("m")
+        client.get_inference_statistics("m")
+    with SnoozeClient(daemon.url) as client:
+        client.models.list()
+        client.health_ready()
+        client.get_metrics()
+
+
+def loads(daemon: Daemon) -> int:
+    return sum(event["kind"] == "load" for event in daemon.events(model="m"))
+
+
+def test_nothing_wakes_a_model_that_was_never_loaded(daemon: Daemon) -> None:
+    for _ in range(20):
+        look_everywhere(daemon)
+    assert loads(daemon) == 0
+    wait_until(lambda: "replica" not in daemon.children().values(), "whoever looked into the file is gone")
+
+
+def test_nothing_keeps_a_model_awake_or_wakes_it_again(daemon: Daemon) -> None:
+    assert daemon.infer("m", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+
+    def asleep() -> bool:
+        look_everywhere(daemon)
+        with SnoozeClient(daemon.url) as client:
+            return client.models.get("m").state is ModelState.IDLE
+
+    wait_until(asleep, "the model sleeps, although it is looked at all the time")
+    for _ in range(10):
+        look_everywhere(daemon)
+    assert loads(daemon) == 1
+    assert daemon.events(model="m", kind="unload")[-1]["figures"]["reason"] == "idle"
+    assert daemon.metric("wakeful_requests_total", model="m") == 1
+
+
+@pytest.mark.parametrize("path", ["/v2/models/nobody", "/v2/models/nobody/ready", "/v2/models/m/versions/2", "/v2/models/m/versions/2/ready"])
+def test_what_is_not_there(daemon: Daemon, path: str) -> None:
+    status, answer = daemon.call("GET", path)
+    assert status == 404
+    assert answer["error"]
+
+
+def test_no_header_makes_a_request_invisible(daemon: Daemon) -> None:
+    body = {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]}
+    before = daemon.metric("wakeful_requests_total", model="m")
+    agents = ({"user-agent": "kube-probe/1.30"}, {"k-network-probe": "activator"}, {"user-agent": "Prometheus/2"})
+    for headers in agents:
+        assert daemon.call("POST", "/v2/models/m/infer", body, headers)[0] == 200
+    assert daemon.metric("wakeful_requests_total", model="m") == before + len(agents)
