@@ -14,6 +14,7 @@ from wakeful.clock import monotonic
 from wakeful.config.settings import ModelSettings, Settings
 from wakeful.engine import Engine
 from wakeful.errors import Unavailable
+from wakeful.frontends.http.routes import Router, table
 from wakeful.frontends.http.server import HttpServer
 from wakeful.memory import budget
 from wakeful.memory.supervisor import Supervisor
@@ -68,7 +69,7 @@ class App:
         self.surroundings = Surroundings(self.processes, self.supervisor, self.events, self.cores, self.errands.wish_prepared, self._spawn)
         self.repository = Repository(settings, self.registry, self._make_model, self.events)
         self.engine = Engine(self.registry, self.supervisor, self.metrics, self.events, self.errands.inspect, self.repository.refresh)
-        self.http = HttpServer(self.engine, settings.server, self._spawn)
+        self.http = HttpServer(Router(table(self.engine, self._spawn)).find, settings.server)
         self.metrics.read_budget = lambda: self.supervisor.budget
         self.metrics.read_oldest_load = self.supervisor.oldest_load
         self.metrics.read_dropped_lines = lambda: self.log.dropped

@@ -25,15 +25,16 @@ from wakeful.tensors import Buffer
 
 encode = msgspec.json.encode
 Spawn = Callable[[Coroutine[Any, Any, None]], Any]
+Waiting = Callable[[Connection, Head, Buffer], Coroutine[Any, Any, None]]
 
 
-def waiting(spawn: Spawn, handler: Callable[[Connection, Head, Buffer], Coroutine[Any, Any, None]]) -> Handler:
+def waiting(spawn: Spawn, handler: Waiting) -> Handler:
     """A handler that waits, as one that does not: it goes on in a task, and its errors are answered like any other."""
 
     async def run(connection: Connection, head: Head, body: Buffer) -> None:
         try:
             await handler(connection, head, body)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client hears of it, and the log if it is a fault of ours
             connection.fail(error)
 
     def start(connection: Connection, head: Head, body: Buffer) -> None:

@@ -6,19 +6,21 @@ made for an inference.
 
 import asyncio
 import logging
-import zlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
-from wakeful.clock import monotonic
 from wakeful.errors import InvalidInput, TooLarge, WakefulError
-from wakeful.frontends.http.errors import Dialect, HeadersTooLarge, UnsupportedMedia, render
-from wakeful.frontends.http.head import LONGEST_REMEMBERED, REMEMBERED, ChunkedBody, Head, parse_head
+from wakeful.frontends.http.encoding import inflate
+from wakeful.frontends.http.errors import Dialect, HeadersTooLarge, RequestTimeout, render
+from wakeful.frontends.http.head import LONGEST_REMEMBERED, REMEMBERED, ChunkedBody, Head, check_beginning, parse_head
 from wakeful.telemetry.units import show_bytes
 from wakeful.tensors import Buffer
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 HEAD_LIMIT = 32 * 1024
@@ -26,10 +28,9 @@ LARGE_BODY = 64 * 1024
 """From here a body is received straight into its own buffer instead of through the loop's."""
 AHEAD_LIMIT = 64 * 1024
 """Bytes that a client may send ahead while its request is answered, before the connection is no longer read."""
-LINGER_SECONDS = 1.0
+INFLATED_HERE = 4 * 1024
+"""Compressed bytes, up to a thousand times as many inflated, that do not hold up the loop for long."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-ENCODINGS = ("gzip", "deflate")
-JSON_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 
 Handler = Callable[["Connection", Head, Buffer], None]
 
@@ -43,23 +44,63 @@ class Route:
     parameters: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long clients are waited for, in seconds."""
+
+    idle: float = 75.0
+    """From one request to the next."""
+    receiving: float = 60.0
+    """For a request to arrive whole."""
+    reading: float = 60.0
+    """For a client to take any byte of its answer."""
+    leaving: float = 5.0
+    """For a client that is refused in the middle of its request to see why."""
+    probing: float = 0.1
+    """Before a client that sends no more is first asked whether it is still there."""
+    looking: float = 5.0
+    """From one look at all connections to the next; the first three may become this much longer."""
+
+
 @dataclass
 class Shared:
     """What all connections of a server have in common."""
 
     find: Callable[[str, str], Route]
-    """Route of a method and a path. Raises NotFound or MethodNotAllowed."""
+    """Route of a method and a path, be it one that refuses."""
     max_body: int
+    patience: Patience = Patience()
     connections: "set[Connection]" = field(default_factory=set)
     heads: dict[bytes, Head] = field(default_factory=dict)
     closing: bool = False
     """True when the daemon stops: every answer closes its connection."""
 
 
+@lru_cache(maxsize=4096)
+def _json_head(length: int) -> bytes:
+    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % length
+
+
+def refuse_with(error: WakefulError) -> Handler:
+    """The handler of a path that leads nowhere."""
+
+    def handler(connection: "Connection", _head: Head, _body: Buffer) -> None:
+        connection.fail(error)
+
+    return handler
+
+
+_NOWHERE = Route(refuse_with(InvalidInput("not a valid HTTP request")), "oip")
+NOT_UNDERSTOOD = Head(
+    "", "", "", {}, content_length=0, chunked=False, keep_alive=False, old=False, plain=False, encoded=False, route=_NOWHERE
+)
+"""Stands for a request whose head is wrong, or is not there, while it is refused."""
+
+
 class Connection(asyncio.Protocol):
     __slots__ = (
-        "_buffer", "_chunks", "_discarding", "_head", "_paused", "_reading", "_shared", "_transport", "_want_close", "_writable", "since",
-        "waiter",
+        "_buffer", "_chunks", "_discarding", "_end", "_ended", "_head", "_paused", "_reading", "_seen", "_shared", "_since", "_transport",
+        "_want_close", "_writable", "waiter",
     )
 
     def __init__(self, shared: Shared) -> None:
@@ -67,18 +108,25 @@ class Connection(asyncio.Protocol):
         self._transport: Any = None
         self._buffer = b""
         """Received and not yet understood."""
+        self._end = 0
+        """Length of the latest head."""
         self._head: Head | None = None
         """Of the request that is being received or answered."""
         self._chunks: ChunkedBody | None = None
+        """The body under way, if it is chunked."""
         self._reading = False
         """True while the body of `_head` is on its way."""
+        self._ended = False
+        """True when the client sends no more; it may still wait for answers."""
         self._want_close = False
+        """True when the next answer is the last one."""
         self._discarding = False
-        """True when the answer is out and the rest of the body is only read so that the client gets to see the answer."""
+        """True when the last answer is out, and what still comes is only read so that the client gets to see the answer."""
         self._paused = False
         self._writable = True
-        self.since = monotonic()
-        """Last time that a request began or ended here."""
+        self._seen: tuple[str, int] | None = None
+        self._since = 0.0
+        """Since when `look_after` has seen the same."""
         self.waiter: Any = None
         """Whoever has to know when the client leaves: an object with an attribute `left`."""
 
@@ -87,18 +135,32 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
         self._shared.connections.add(self)
+        self._want_close = self._shared.closing
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._shared.connections.discard(self)
-        self._want_close = True
+        self._want_close = self._discarding = True
+        self._buffer = b""
         if self.waiter is not None:
             self.waiter.left = True
             self.waiter = None
 
     def eof_received(self) -> bool:
-        """The client sends no more; it may still wait for its answer."""
-        self._want_close = True
-        return self._head is not None and not self._reading
+        """True keeps the connection open for the answers."""
+        self._ended = True
+        self._advance()
+        if self.busy:
+            patience = self._shared.patience.probing
+            asyncio.get_running_loop().call_later(patience, self._probe, 2 * patience)
+            return True
+        return bool(self._buffer) and not self._writable
+
+    def _probe(self, patience: float) -> None:
+        """A client that sends no more has left, or only closed its half. An interim answer tells: one that has left resets the connection, so
+        that the next write fails."""
+        if self._head is not None and not self._head.old and not self._transport.is_closing():
+            self._transport.write(CONTINUE)
+            asyncio.get_running_loop().call_later(patience, self._probe, 2 * patience)
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -111,55 +173,55 @@ class Connection(asyncio.Protocol):
         if self._discarding:
             return
         self._buffer = self._buffer + data if self._buffer else data
-        if self._head is None:
+        if self._reading:
+            self._read_body()
+        else:
             self._advance()
-        elif self._chunks is not None and self._reading:
-            self._feed_chunks()
-        elif self._reading:
-            self._take_body()
-        elif len(self._buffer) > AHEAD_LIMIT and not self._paused:
-            self._paused = True
-            self._transport.pause_reading()
+            if len(self._buffer) > AHEAD_LIMIT:
+                self._pause_reading()
 
     # ── receiving ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _advance(self) -> None:
-        """Begin with the next request if it is there and the one before has been answered."""
-        while self._head is None and self._buffer and self._writable and not self._transport.is_closing():
+        """Begin with the next request if it is there, and the one before has been answered and its answer taken."""
+        while self._head is None and self._buffer and self._writable:
             buffer = self._buffer
-            end = buffer.find(b"\r\n\r\n") + 4
-            if end < 4:
-                if len(buffer) > HEAD_LIMIT:
-                    self._fail_early(HeadersTooLarge(f"the request's head is over {show_bytes(HEAD_LIMIT)}"))
-                elif buffer in (b"\r\n", b"\n"):  # some old clients end a body with an empty line of their own
-                    self._buffer = b""
-                return
-            data = buffer[:end]
-            head = self._shared.heads.get(data)
+            end = self._end
+            head = self._shared.heads.get(buffer[:end])  # the same again, as a rule
             if head is None:
+                self._end = end = buffer.find(b"\r\n\r\n") + 4
+                head = self._shared.heads.get(buffer[:end])
+            if head is None:
+                if buffer[0] in b"\r\n":  # some clients end a body with an empty line of their own
+                    self._buffer = buffer.lstrip(b"\r\n")
+                    continue
                 try:
-                    head = self._learn_head(data.lstrip(b"\r\n"))
-                except InvalidInput as error:
+                    head = self._learn_head(buffer, end)
+                except WakefulError as error:
                     self._fail_early(error)
                     return
+                if head is None:
+                    if self._ended:
+                        self.close()
+                    return
             self._head = head
-            length = head.content_length
-            if len(buffer) - end == length and not head.chunked:  # the common case: one request, wholly there
+            if len(buffer) - end == head.content_length and not head.chunked:  # the common case: one request, wholly there
                 self._buffer = b""
                 self._handle(buffer[end:])
             else:
                 self._buffer = buffer[end:]
                 self._begin(head)
 
-    def _learn_head(self, data: bytes) -> Head:
-        if len(data) > HEAD_LIMIT:
-            raise InvalidInput(f"the request's head is over {show_bytes(HEAD_LIMIT)}")
+    def _learn_head(self, buffer: bytes, end: int) -> Head | None:
+        """A head that was not sent before in the same words. None: it is not there yet."""
+        if (len(buffer) if end < 4 else end) > HEAD_LIMIT:
+            raise HeadersTooLarge(f"the request's head is over {show_bytes(HEAD_LIMIT)}")
+        if end < 4:
+            check_beginning(buffer)
+            return None
+        data = buffer[:end]
         head = parse_head(data)
-        try:
-            route = self._shared.find(head.method, head.path)
-        except WakefulError as error:
-            route = Route(refuse_with(error), "oip")
-        head = head._replace(route=route)
+        head = head._replace(route=self._shared.find(head.method, head.path))
         heads = self._shared.heads
         if len(data) <= LONGEST_REMEMBERED:
             if len(heads) >= REMEMBERED:
@@ -169,21 +231,25 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, head: Head) -> None:
         """The body is not there yet, or more than it."""
+        self._reading = True
         if head.content_length > self._shared.max_body:
-            self._reading = True
             limit = show_bytes(self._shared.max_body)
             self.fail(TooLarge(f"the body has {show_bytes(head.content_length)}, the limit is {limit} (max_body)"))
             return
-        if head.headers.get("expect", "").lower() == "100-continue" and not self._buffer:
+        if not self._buffer and not head.old and head.headers.get("expect", "").lower() == "100-continue":
             self._transport.write(CONTINUE)
-        self._reading = True
         if head.chunked:
             self._chunks = ChunkedBody(self._shared.max_body)
-            self._feed_chunks()
-        else:
-            self._take_body()
+        self._read_body()
+        if self._reading:
+            self._resume_reading()
+            if self._ended:
+                self.close()
 
-    def _take_body(self) -> None:
+    def _read_body(self) -> None:
+        if self._chunks is not None:
+            self._read_chunks(self._chunks)
+            return
         assert self._head is not None
         length = self._head.content_length
         if len(self._buffer) >= length:
@@ -192,33 +258,42 @@ class Connection(asyncio.Protocol):
             self._handle(body)
         elif length >= LARGE_BODY:
             body, self._buffer = self._buffer, b""
-            receiver = LargeBody(self, self._transport, length, body)
-            self._switch(receiver)
+            self._hand_over_to(LargeBody(self, length, body))
 
-    def _switch(self, protocol: asyncio.BaseProtocol) -> None:
-        self._transport.pause_reading()  # the loop asks for the kind of protocol when it begins to read
-        self._transport.set_protocol(protocol)
-        self._transport.resume_reading()
-
-    def large_body_received(self, body: Buffer) -> None:
-        self._switch(self)
-        self._handle(body)
-
-    def _feed_chunks(self) -> None:
-        assert self._chunks is not None
+    def _read_chunks(self, chunks: ChunkedBody) -> None:
         data, self._buffer = self._buffer, b""
         try:
-            rest = self._chunks.feed(data)
+            rest = chunks.feed(data)
         except InvalidInput as error:
             self.fail(error)
             return
-        if self._chunks.too_large:
+        if chunks.too_large:
             self.fail(TooLarge(f"the body is over the limit of {show_bytes(self._shared.max_body)} (max_body)"))
         elif rest is not None:
-            body = b"".join(self._chunks.parts)
             self._chunks = None
             self._buffer = rest
-            self._handle(body)
+            self._handle(chunks.body)
+
+    def _hand_over_to(self, protocol: asyncio.BaseProtocol) -> None:
+        self._transport.pause_reading()  # the loop asks for the kind of protocol when it begins to read
+        self._transport.set_protocol(protocol)
+        self._paused = False
+        self._transport.resume_reading()
+
+    def large_body_received(self, body: Buffer) -> None:
+        self._hand_over_to(self)
+        self._handle(body)
+
+    def _pause_reading(self) -> None:
+        """What has been sent ahead is enough for now."""
+        if not self._reading and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
 
     def _handle(self, body: Buffer) -> None:
         self._reading = False
@@ -226,38 +301,60 @@ class Connection(asyncio.Protocol):
         assert head is not None
         try:
             if head.encoded:
-                body = inflate(body, head.headers["content-encoding"], self._shared.max_body)
-            head.route.handler(self, head, body)
-        except Exception as error:
+                self._inflate(head, body)
+            else:
+                head.route.handler(self, head, body)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client hears of it, and the log if it is a fault of ours
             self.fail(error)
+
+    def _inflate(self, head: Head, body: Buffer) -> None:
+        work = partial(inflate, body, head.headers["content-encoding"], self._shared.max_body)
+        handle = partial(head.route.handler, self, head)
+        if len(body) > INFLATED_HERE:
+            self.elsewhere(work, handle)
+        else:
+            handle(work())
+
+    def elsewhere(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Do `work`, which takes long, in a thread, and go on here with its result. The request stays the current one."""
+
+        def done(future: "asyncio.Future[T]") -> None:
+            if future.cancelled():
+                return
+            try:
+                then(future.result())
+            except Exception as error:  # noqa: BLE001 - as in _handle
+                self.fail(error)
+
+        asyncio.get_running_loop().run_in_executor(None, work).add_done_callback(done)
 
     # ── answering ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def respond_json(self, body: bytes) -> None:
         """The common answer: 200 and a JSON body."""
         head = self._head
-        if head is None or head.old or self._want_close or self._shared.closing:
+        if head is None or not head.plain or self._want_close:
             self.respond(200, (), body)
             return
-        self._transport.write(JSON_HEAD % len(body) + body)
-        self._done(head.keep_alive)
+        self._transport.write(_json_head(len(body)) + body)
+        self._done(True)
 
     def respond(
         self, status: int, headers: Sequence[tuple[str, str]], body: Buffer, content_type: str = "application/json"
     ) -> None:
-        """Answer the current request. A client that has left is not an error."""
+        """Answer the current request. Nothing happens where it has been answered, or where the client has left."""
         head = self._head
-        if self._transport is None or self._transport.is_closing():
+        if head is None or self._transport.is_closing():
             return
-        keep = head is not None and head.keep_alive and not self._want_close and not self._shared.closing
+        keep = head.keep_alive and not self._want_close
         lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"content-type: {content_type}", f"content-length: {len(body)}"]
         lines += [f"{name}: {value}" for name, value in headers]
         if not keep:
             lines.append("connection: close")
-        elif head is not None and head.old:
+        elif head.old:
             lines.append("connection: keep-alive")
         self._transport.write("\r\n".join([*lines, "", ""]).encode("latin-1", "replace"))
-        if body and not (head is not None and head.method == "HEAD"):
+        if body and head.method != "HEAD":
             self._transport.write(body)
         self._done(keep)
 
@@ -266,41 +363,45 @@ class Connection(asyncio.Protocol):
         if not isinstance(error, WakefulError):
             log.error("a request could not be handled", exc_info=error)
         head = self._head
-        if self._reading or self._chunks is not None:  # the rest of the body would be read as the next request
+        if head is None:
+            return
+        if self._reading:  # the rest of the body would be read as the next request
+            self._reading = False
+            self._chunks = None
             self._want_close = self._discarding = True
-            self._buffer = b""
-        self._reading = False
-        route = head.route if head is not None else None
-        dialect: Dialect = route.dialect if route is not None else "oip"
-        status, headers, body = render(error, dialect)
-        self.respond(status, headers, body)
+        self.respond(*render(error, head.route.dialect))
 
     def _fail_early(self, error: WakefulError) -> None:
-        """The head itself is wrong, so what follows cannot be understood either."""
-        self._want_close = True
-        self._buffer = b""
+        """The head is wrong or the request not whole, so what follows cannot be understood either."""
+        if self._head is None:
+            self._head = NOT_UNDERSTOOD
+        self._reading = True
         self.fail(error)
 
     def _done(self, keep: bool) -> None:
         self.waiter = None
         self._head = None
-        self._chunks = None
-        self.since = monotonic()
+        self._seen = None
         if not keep:
-            self._want_close = True
             self._part()
-            return
-        if self._paused:
-            self._paused = False
-            self._transport.resume_reading()
-        if self._buffer:
+        elif self._buffer:
             asyncio.get_running_loop().call_soon(self._advance)  # not at once: answers would nest
+            if len(self._buffer) <= AHEAD_LIMIT:
+                self._resume_reading()
+        elif self._ended:
+            self.close()
+        elif self._paused:
+            self._resume_reading()
 
     def _part(self) -> None:
         """Close; but closing over unread bytes would reset the connection, and the client might never see its answer."""
-        if self._discarding and self._transport.can_write_eof():
+        unread = self._discarding or bool(self._buffer)
+        self._want_close = self._discarding = True
+        self._buffer = b""
+        if unread and not self._ended:
             self._transport.write_eof()
-            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._transport.close)
+            self._resume_reading()
+            asyncio.get_running_loop().call_later(self._shared.patience.leaving, self._transport.close)
         else:
             self._transport.close()
 
@@ -315,29 +416,66 @@ class Connection(asyncio.Protocol):
     def receiving(self) -> bool:
         return self._reading or bool(self._buffer)
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that the client has not taken yet."""
+        size: int = self._transport.get_write_buffer_size()
+        return size
+
+    def look_after(self, now: float) -> None:
+        """Called now and then: give up on a client that does not do what it has to do next."""
+        patience = self._shared.patience
+        if self.busy:
+            state, limit = ("busy", 0), math.inf
+        elif self.unsent:
+            state, limit = ("unsent", self.unsent), patience.reading
+        elif self.receiving:
+            state, limit = ("receiving", 0), patience.receiving
+        else:
+            state, limit = ("idle", 0), patience.idle
+        if state != self._seen:
+            self._seen, self._since = state, now
+        elif now - self._since >= limit:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        if self.unsent:
+            self._transport.abort()
+        elif self.receiving:
+            if self._transport.get_protocol() is not self:
+                self._hand_over_to(self)
+            self._fail_early(RequestTimeout(f"the request did not arrive within {self._shared.patience.receiving:g} s"))
+        else:
+            self.close()
+
+    def finish(self) -> None:
+        """The server stops: close after the answer under way."""
+        self._want_close = True
+        if not self.busy and not self.receiving:
+            self.close()
+
     def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+        self._want_close = self._discarding = True
+        self._buffer = b""
+        self._transport.close()
 
 
 class LargeBody(asyncio.BufferedProtocol):
     """Receives the rest of one large body into a buffer of its size; memory is touched only as bytes arrive."""
 
-    def __init__(self, connection: Connection, transport: Any, length: int, first: bytes) -> None:
+    def __init__(self, connection: Connection, length: int, first: bytes) -> None:
         self._connection = connection
-        self._transport = transport
-        self._body = bytearray(length)
-        self._view = memoryview(self._body)
-        self._view[: len(first)] = first
+        self._body = memoryview(bytearray(length))
+        self._body[: len(first)] = first
         self._at = len(first)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view[self._at :]
+        return self._body[self._at :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._at += nbytes
         if self._at == len(self._body):
-            self._connection.large_body_received(self._view)
+            self._connection.large_body_received(self._body)
 
     def eof_received(self) -> bool:
         return self._connection.eof_received()
@@ -350,35 +488,3 @@ class LargeBody(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._connection.resume_writing()
-
-
-def refuse_with(error: WakefulError) -> Handler:
-    """The handler of a path that leads nowhere."""
-
-    def handler(connection: Connection, head: Head, body: Buffer) -> None:
-        connection.fail(error)
-
-    return handler
-
-
-def inflate(body: Buffer, encoding: str, limit: int) -> bytes:
-    """Undo gzip or deflate; never more than `limit` bytes. Raises UnsupportedMedia, InvalidInput or TooLarge."""
-    name = encoding.strip().lower()
-    if name == "identity":
-        return bytes(body)
-    if name not in ENCODINGS:
-        raise UnsupportedMedia(f"content-encoding {encoding!r} is not supported, only gzip and deflate", ENCODINGS)
-    inflated = bytearray()
-    rest = bytes(body)
-    try:
-        while rest:  # gzip allows several members
-            machine = zlib.decompressobj(zlib.MAX_WBITS | 32)  # tells gzip and zlib apart by their headers
-            inflated += machine.decompress(rest, limit + 1 - len(inflated))
-            if len(inflated) > limit:
-                raise TooLarge(f"the inflated body is over the limit of {show_bytes(limit)} (max_body)")
-            if not machine.eof:
-                raise InvalidInput(f"the {name} body is not complete")
-            rest = machine.unused_data
-    except zlib.error as error:
-        raise InvalidInput(f"the body is not valid {name}: {error}") from None
-    return bytes(inflated)

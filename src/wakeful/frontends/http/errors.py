@@ -66,6 +66,13 @@ class HeadersTooLarge(HttpError):
     status = 431
 
 
+class RequestTimeout(HttpError):
+    """The request itself did not arrive in time; TimedOut is about its answer."""
+
+    code = "request_timeout"
+    status = 408
+
+
 def render(error: Exception, dialect: Dialect) -> tuple[int, Headers, bytes]:
     """Status, additional headers and JSON body. What is not a WakefulError is a fault of ours, and its text is nobody's business."""
     if not isinstance(error, WakefulError):

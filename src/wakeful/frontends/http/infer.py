@@ -75,8 +75,8 @@ class InferHandlers:
         )
         request.binary = wish.binary
         request.connection = connection
-        self._engine.infer(request, parameters.get("version"))
         connection.waiter = request
+        self._engine.infer(request, parameters.get("version"))
 
     def snooze(self, connection: Connection, head: Head, body: Buffer) -> None:
         arrived = monotonic()
@@ -88,8 +88,8 @@ class InferHandlers:
             raise
         request = SnoozeRequest(model, inputs, arrived=arrived, coerce=True, protocol="snooze")
         request.connection = connection
-        self._engine.infer(request)
         connection.waiter = request
+        self._engine.infer(request)
 
 
 def _number(text: str) -> int:

@@ -1,13 +1,12 @@
 """Every HTTP route, on one screen."""
 
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 from wakeful.engine import Engine
 from wakeful.errors import NotFound
-from wakeful.frontends.http.admin import AdminHandlers, Spawn, waiting
-from wakeful.frontends.http.connection import Handler, Route
+from wakeful.frontends.http.admin import AdminHandlers, Spawn, Waiting, waiting
+from wakeful.frontends.http.connection import Handler, Route, refuse_with
 from wakeful.frontends.http.errors import Dialect, HttpError, MethodNotAllowed
 from wakeful.frontends.http.infer import InferHandlers
 
@@ -19,52 +18,56 @@ class Unsupported(HttpError):
 
 class Entry(NamedTuple):
     method: str
-    pattern: re.Pattern[str]
+    path: str
+    """`{model}` may hold slashes; `[/versions/{version}]` may be there or not."""
     dialect: Dialect
     handler: Handler
+    what: str
+    """What it does, for docs/http.md."""
+
+    def pattern(self) -> re.Pattern[str]:
+        pattern = re.escape(self.path).replace(r"\[", "(?:").replace(r"\]", ")?")
+        pattern = pattern.replace(r"\{model\}", "(?P<model>.+?)").replace(r"\{version\}", "(?P<version>[^/]+)")
+        return re.compile(pattern, re.DOTALL)
 
 
 def table(engine: Engine, spawn: Spawn) -> list[Entry]:
+    """Of several paths that match, the first one counts."""
     infer, admin = InferHandlers(engine), AdminHandlers(engine)
 
-    def at(method: str, path: str, dialect: Dialect, handler: Handler) -> Entry:
-        """`{model}` may hold slashes; `[/versions/{version}]` may be there or not."""
-        pattern = re.escape(path).replace(r"\[", "(?:").replace(r"\]", ")?")
-        pattern = pattern.replace(r"\{model\}", "(?P<model>.+?)").replace(r"\{version\}", "(?P<version>[^/]+)")
-        return Entry(method, re.compile(pattern), dialect, handler)
+    def later(handler: Waiting) -> Handler:
+        return waiting(spawn, handler)
 
-    def later(handler: Callable[..., object]) -> Handler:
-        return waiting(spawn, handler)  # type: ignore[arg-type]  # a bound coroutine method of AdminHandlers
-
+    at = Entry
     return [
         # Open Inference Protocol
-        at("POST", "/v2/models/{model}[/versions/{version}]/infer", "oip", infer.oip),
-        at("GET", "/v2", "oip", admin.oip_server),
-        at("GET", "/v2/health/live", "oip", admin.live),
-        at("GET", "/v2/health/ready", "oip", admin.ready),
-        at("GET", "/v2/models/stats", "oip", admin.oip_statistics),
-        at("GET", "/v2/models/{model}[/versions/{version}]/ready", "oip", admin.oip_model_ready),
-        at("GET", "/v2/models/{model}[/versions/{version}]/config", "oip", later(admin.oip_config)),
-        at("GET", "/v2/models/{model}[/versions/{version}]/stats", "oip", admin.oip_statistics),
-        at("GET", "/v2/models/{model}[/versions/{version}]", "oip", later(admin.oip_model)),
-        at("POST", "/v2/repository/index", "oip", admin.oip_repository_index),
-        at("POST", "/v2/repository/models/{model}/load", "oip", later(admin.oip_load)),
-        at("POST", "/v2/repository/models/{model}/unload", "oip", later(admin.oip_unload)),
+        at("POST", "/v2/models/{model}[/versions/{version}]/infer", "oip", infer.oip, "Run the model, waking it if it sleeps"),
+        at("GET", "/v2", "oip", admin.oip_server, "Name, version and extensions of the server"),
+        at("GET", "/v2/health/live", "oip", admin.live, "200 while the server runs"),
+        at("GET", "/v2/health/ready", "oip", admin.ready, "200 while the server takes requests, else 503"),
+        at("GET", "/v2/models/stats", "oip", admin.oip_statistics, "Counts and times of every model"),
+        at("GET", "/v2/models/{model}[/versions/{version}]/ready", "oip", admin.oip_model_ready, "200 while the model is awake, else 503"),
+        at("GET", "/v2/models/{model}[/versions/{version}]/config", "oip", later(admin.oip_config), "The model as Triton's configuration"),
+        at("GET", "/v2/models/{model}[/versions/{version}]/stats", "oip", admin.oip_statistics, "Counts and times of the model"),
+        at("GET", "/v2/models/{model}[/versions/{version}]", "oip", later(admin.oip_model), "Inputs, outputs, merging; does not wake it"),
+        at("POST", "/v2/repository/index", "oip", admin.oip_repository_index, "All models and their states; `{\"ready\": true}`: only those awake"),
+        at("POST", "/v2/repository/models/{model}/load", "oip", later(admin.oip_load), "Wake the model, and answer when it is awake"),
+        at("POST", "/v2/repository/models/{model}/unload", "oip", later(admin.oip_unload), "Put the model to sleep"),
         # SnoozeML
-        at("GET", "/", "snooze", admin.index),
-        at("GET", "/health/live", "snooze", admin.live),
-        at("GET", "/health/ready", "snooze", admin.ready),
-        at("GET", "/v1/models", "snooze", admin.snooze_models),
-        at("POST", "/v1/models/refresh", "snooze", later(admin.snooze_refresh)),
-        at("POST", "/v1/models/upload", "snooze", _no_upload),
-        at("POST", "/v1/models/{model}/infer", "snooze", infer.snooze),
-        at("POST", "/v1/models/{model}/load", "snooze", later(admin.snooze_load)),
-        at("POST", "/v1/models/{model}/unload", "snooze", later(admin.snooze_unload)),
-        at("POST", "/v1/models/{model}/pin", "snooze", later(admin.snooze_pin)),
-        at("POST", "/v1/models/{model}/unpin", "snooze", later(admin.snooze_unpin)),
+        at("GET", "/", "snooze", admin.index, "Name and version of the server, and where to look"),
+        at("GET", "/health/live", "snooze", admin.live, "200 while the server runs"),
+        at("GET", "/health/ready", "snooze", admin.ready, "200 while the server takes requests, else 503"),
+        at("GET", "/v1/models", "snooze", admin.snooze_models, "All models with their states and settings"),
+        at("POST", "/v1/models/refresh", "snooze", later(admin.snooze_refresh), "Look for new, changed and vanished files in the models directory"),
+        at("POST", "/v1/models/upload", "snooze", _no_upload, "Not built yet: 501"),
+        at("POST", "/v1/models/{model}/infer", "snooze", infer.snooze, "Run the model, waking it if it sleeps; float32 only"),
+        at("POST", "/v1/models/{model}/load", "snooze", later(admin.snooze_load), "Wake the model, and answer when it is awake"),
+        at("POST", "/v1/models/{model}/unload", "snooze", later(admin.snooze_unload), "Put the model to sleep"),
+        at("POST", "/v1/models/{model}/pin", "snooze", later(admin.snooze_pin), "Wake the model and keep it awake"),
+        at("POST", "/v1/models/{model}/unpin", "snooze", later(admin.snooze_unpin), "Let the model sleep again"),
         # Both
-        at("GET", "/metrics", "snooze", admin.metrics),
-        at("GET", "/v1/events", "snooze", admin.events),
+        at("GET", "/metrics", "snooze", admin.metrics, "Metrics for Prometheus"),
+        at("GET", "/v1/events", "snooze", admin.events, "The latest decisions and their figures; `?since=` number, `limit=`, `model=`, `kind=`"),
     ]
 
 
@@ -74,19 +77,17 @@ def _no_upload(*_: object) -> None:
 
 class Router:
     def __init__(self, entries: list[Entry]) -> None:
-        self._entries = entries
+        self._entries = [(entry, entry.pattern()) for entry in entries]
 
     def find(self, method: str, path: str) -> Route:
-        """Raises MethodNotAllowed or NotFound."""
-        allowed: list[str] = []
-        for entry in self._entries:
-            match = entry.pattern.fullmatch(path)
+        """The first path that matches decides; a method that it does not have, and a path that is none, get a route that refuses."""
+        for entry, pattern in self._entries:
+            match = pattern.fullmatch(path)
             if match is None:
                 continue
-            if entry.method == method or (method == "HEAD" and entry.method == "GET"):
-                parameters = {name: value for name, value in match.groupdict().items() if value is not None}
-                return Route(entry.handler, entry.dialect, parameters)
-            allowed.append(entry.method)
-        if allowed:
-            raise MethodNotAllowed(method, sorted(set(allowed)))
-        raise NotFound(f"there is nothing at {path}")
+            handlers = {other.method: other.handler for other, _ in self._entries if other.path == entry.path}
+            if "GET" in handlers:
+                handlers["HEAD"] = handlers["GET"]
+            handler = handlers.get(method) or refuse_with(MethodNotAllowed(method, sorted(handlers)))
+            return Route(handler, entry.dialect, {name: value for name, value in match.groupdict().items() if value is not None})
+        return Route(refuse_with(NotFound(f"there is nothing at {path}")), "snooze" if path.startswith("/v1/") else "oip")

@@ -2,18 +2,13 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 
 from wakeful.clock import monotonic
 from wakeful.config.settings import ServerSettings
-from wakeful.engine import Engine
-from wakeful.frontends.http.admin import Spawn
-from wakeful.frontends.http.connection import Connection, Shared
-from wakeful.frontends.http.routes import Router, table
+from wakeful.frontends.http.connection import Connection, Patience, Route, Shared
 
 BACKLOG = 4096
-CARE_SECONDS = 5.0
-RECEIVE_SECONDS = 60.0
-"""A request must arrive whole within this time."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -25,28 +20,28 @@ def bind(host: str, port: int) -> socket.socket:
     return sock
 
 
+def url_of(sock: socket.socket) -> str:
+    """Where a program on this machine reaches a listening socket."""
+    host, port = sock.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 class HttpServer:
-    def __init__(self, engine: Engine, settings: ServerSettings, spawn: Spawn) -> None:
-        self._settings = settings
-        self._shared = Shared(Router(table(engine, spawn)).find, settings.max_body)
+    def __init__(self, find: Callable[[str, str], Route], settings: ServerSettings, patience: Patience | None = None) -> None:
+        self._shared = Shared(find, settings.max_body, patience or Patience(idle=settings.keep_alive))
         self._server: asyncio.Server | None = None
         self._care: asyncio.TimerHandle | None = None
 
     async def start(self, sock: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self._shared), sock=sock, backlog=BACKLOG)
-        self._care = loop.call_later(CARE_SECONDS, self._look_after)
+        self._server = await asyncio.get_running_loop().create_server(lambda: Connection(self._shared), sock=sock, backlog=BACKLOG)
+        self._look_after()
 
     def _look_after(self) -> None:
-        """Close connections that are idle for too long, or whose requests do not arrive."""
         now = monotonic()
         for connection in list(self._shared.connections):
-            quiet = now - connection.since
-            if connection.busy:
-                continue
-            if quiet > (RECEIVE_SECONDS if connection.receiving else self._settings.keep_alive):
-                connection.close()
-        self._care = asyncio.get_running_loop().call_later(CARE_SECONDS, self._look_after)
+            connection.look_after(now)
+        self._care = asyncio.get_running_loop().call_later(self._shared.patience.looking, self._look_after)
 
     def close_listeners(self) -> None:
         """Take no new connections; those that are open stay until their requests are answered."""
@@ -54,13 +49,16 @@ class HttpServer:
             self._server.close()
         self._shared.closing = True
         for connection in list(self._shared.connections):
-            if not connection.busy and not connection.receiving:
-                connection.close()
+            connection.finish()
+
+    @property
+    def connections(self) -> int:
+        return len(self._shared.connections)
 
     @property
     def busy(self) -> int:
-        """Requests that are received and not answered."""
-        return sum(connection.busy for connection in self._shared.connections)
+        """Requests that are on their way in, not answered, or whose answers are on their way out."""
+        return sum(connection.busy or connection.receiving or connection.unsent > 0 for connection in self._shared.connections)
 
     def close(self) -> None:
         """Close what is left."""
