@@ -125,8 +125,10 @@ def test_streams_are_refused(tmp_path: Path) -> None:
 def test_a_busy_port_tells_the_reason() -> None:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
-        message = failure(daemon(port=sock.getsockname()[1]))
-    assert "cannot listen on 127.0.0.1" in message
+        port = sock.getsockname()[1]
+        message = failure(daemon(port=port))
+    assert f"127.0.0.1:{port}" in message
+    assert "already in use" in message
     assert "Traceback" not in message
 
 
