@@ -194,6 +194,25 @@ def encoder(path: Path) -> Path:
     return write(path, graph, [numpy_helper.from_array(table, "table")])
 
 
+def projection(path: Path) -> Path:
+    """x FP32 [N,384] -> y FP32 [N,768], a product with small whole numbers: exact, in whatever order it is summed."""
+    weights = np.random.default_rng(5).integers(-3, 4, (384, 768)).astype(np.float32)
+    return write(path, "projection (float[N,384] x) => (float[N,768] y) { y = MatMul(x, w) }", [numpy_helper.from_array(weights, "w")])
+
+
+def masked(path: Path) -> Path:
+    """x FP32 [N,L], mask INT64 [N,L] -> doubled FP32 [N,L] = 2x, total FP32 [N] = the sum of x where the mask is 1."""
+    graph = """masked (float[N,L] x, int64[N,L] mask) => (float[N,L] doubled, float[N] total)
+        <int64[1] last = {1}>
+        {
+            doubled = Add(x, x)
+            real = Cast<to = 1>(mask)
+            kept = Mul(x, real)
+            total = ReduceSum<keepdims = 0>(kept, last)
+        }"""
+    return write(path, graph)
+
+
 def heavy(path: Path, mb: int, *, external: bool = False) -> Path:
     """x FP32 [N,512] -> y FP32 [N,512] through `mb` layers of 1 MiB of weights each; `external` puts these into `<path>.data`."""
     width = 512

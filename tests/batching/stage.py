@@ -116,6 +116,7 @@ class Double:
     def run(self, run: int, slot: int, end: int, inputs: tuple[Placement, ...]) -> None:
         assert slot not in [order.slot for order in self.given], "a slot that is in use was written"
         self.given.append(Order(run, slot, end, inputs))
+        self._begin()
         self.shapes.append(inputs[0].shape)
 
     def finish(self, seconds: float = 0.001) -> None:
@@ -129,11 +130,19 @@ class Double:
             self.slots[order.slot].reach(at + len(data))[at : at + len(data)] = data
             placements.append(Placement(name, datatype, shape, at, len(data)))
             at += len(data)
+        self._begin()
         self._batcher.done(self.lane, Done(order.run, seconds, tuple(placements)))
 
     def fail(self, kind: str = "execution_failed", reason: str = "no") -> None:
         """End the oldest run badly."""
-        self._batcher.failed(self.lane, Failed(self.given.popleft().run, kind, reason))
+        order = self.given.popleft()
+        self._begin()
+        self._batcher.failed(self.lane, Failed(order.run, kind, reason))
+
+    def _begin(self) -> None:
+        """A replica runs one at a time, the oldest first."""
+        if self.given:
+            self.slots[self.given[0].slot].mark(self.given[0].run)
 
     def die(self, *, out_of_memory: bool = False) -> None:
         self.given.clear()

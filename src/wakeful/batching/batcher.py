@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from wakeful.batching import collate, parts, policy
+from wakeful.batching.padding import Padder
 from wakeful.batching.queue import BatchQueue
 from wakeful.clock import monotonic
 from wakeful.config.settings import BatchingSettings
@@ -121,6 +122,8 @@ class Batcher:
         """Requests that no ready replica can take yet."""
         self.held = False
         """True while the model drains: new requests wait in the room."""
+        self.padder: Padder | None = None
+        """Set where requests of unequal length may share a run."""
         self.costs = policy.CostModel()
         self.rate = policy.ArrivalRate()
         self.limits = policy.Limits(settings.max_rows, settings.max_delay, settings.target_p99, settings.policy)
@@ -346,7 +349,8 @@ class Batcher:
             parts.next_part(request)
         slot = lane.free.pop()
         try:
-            inputs, end = collate.collate(requests, rows, lane.replica.slots[slot])
+            members = [request.inputs for request in requests] if self.padder is None else self.padder.fill(requests)
+            inputs, end = collate.collate(members, rows, lane.replica.slots[slot])
         except Exception as error:
             log.exception("a batch could not be collated")
             lane.free.append(slot)
@@ -390,9 +394,13 @@ class Batcher:
         try:
             view = lane.replica.slots[batch.slot].written(max((p.offset + p.nbytes for p in message.outputs), default=0))
             if len(batch.requests) == 1:
+                if self.padder is not None:
+                    self.padder.learn(batch.requests[0], message.outputs)
                 self.answer(batch.requests[0], collate.whole(message.outputs, view), message.seconds)
             else:
                 answers = collate.cut(message.outputs, [request.rows for request in batch.requests], view)
+                if self.padder is not None:
+                    answers = self.padder.cut(batch.requests, answers)
                 for request, outputs in zip(batch.requests, answers, strict=True):
                     self.answer(request, outputs, message.seconds)
         except Exception as error:  # noqa: BLE001 - a runtime may answer anything, and its callers must not wait for ever

@@ -15,16 +15,16 @@ JOIN_LIMIT = 64 * 1024
 """Up to here one join and one copy is faster than many small copies."""
 
 
-def collate(batch: Sequence[InferRequest], rows: int, slot: Slot) -> tuple[tuple[Placement, ...], int]:
-    """Write the inputs of `batch` into `slot`; return their places and the first free byte behind them.
+def collate(batch: Sequence[Sequence[Tensor]], rows: int, slot: Slot) -> tuple[tuple[Placement, ...], int]:
+    """Write the inputs of a batch's requests into `slot`; return their places and the first free byte behind them.
 
     All requests of a merged batch have the same inputs in the same order, equal but for the size of axis 0 (see `models.signature`).
     """
     placements = []
     offset = 0
     merged = len(batch) > 1
-    for position, tensor in enumerate(batch[0].inputs):
-        parts = [request.inputs[position].data for request in batch]
+    for position, tensor in enumerate(batch[0]):
+        parts = [inputs[position].data for inputs in batch]
         nbytes = sum(map(len, parts))
         shape = (rows, *tensor.shape[1:]) if merged else tensor.shape
         view = slot.reach(offset + nbytes)

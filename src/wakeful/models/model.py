@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from wakeful.batching.batcher import Batcher, Lane
+from wakeful.batching.padding import Padder
 from wakeful.clock import monotonic
 from wakeful.config.settings import ModelSettings
 from wakeful.errors import OutOfMemory, Unavailable, WakefulError
@@ -16,7 +17,7 @@ from wakeful.models.backoff import Backoff
 from wakeful.models.errand import Errand
 from wakeful.models.file import ModelFile
 from wakeful.models.growth import Growth, Scene
-from wakeful.models.signature import Validator
+from wakeful.models.signature import Validator, fixed_batch
 from wakeful.models.tenancy import Tenancy
 from wakeful.replicas import threads
 from wakeful.replicas.group import ReplicaGroup
@@ -367,9 +368,11 @@ class Model:
         return known if declared.mergeable and known is not None and known.tested else declared
 
     def _learn_signature(self, signature: Signature, verdict: Verdict) -> None:
-        self.signature, self.verdict = signature, verdict
+        fixed = fixed_batch(signature) if verdict.mergeable else ""
+        self.signature, self.verdict = signature, Verdict(False, fixed, True) if fixed else verdict
         pad = self.settings.batching.pad
-        self._validate = Validator(signature, mergeable=self.merges, padded_axis=pad.axis if pad else None)
+        self.batcher.padder = Padder(pad, signature) if pad else None
+        self._validate = Validator(signature, mergeable=self.merges, padder=self.batcher.padder)
 
     def learn_from_file(self, message: Ready) -> None:
         """A process that only looked at the file has found its signature."""

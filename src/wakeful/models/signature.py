@@ -1,10 +1,12 @@
 """Does a request fit a model's signature, how many rows has it, and with which others may it share a run?"""
 
 from collections.abc import Hashable
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 
+from wakeful.batching.padding import Padder
 from wakeful.errors import InvalidInput
 from wakeful.inference import InferRequest
 from wakeful.runtime.messages import Signature, TensorSpec
@@ -12,6 +14,12 @@ from wakeful.tensors import DTYPES, Tensor
 
 MEMO_SIZE = 4096
 """Request forms that are remembered; a client may send any number of different shapes."""
+
+Key = tuple[str, str, tuple[int, ...]]
+"""Name, datatype and shape of an input."""
+
+_new_group = count().__next__
+"""Numbers of groups, unique in the daemon's life: what was grouped by an earlier validator may still wait."""
 
 
 class Form(NamedTuple):
@@ -27,17 +35,23 @@ def show_shape(shape: tuple[int | str | None, ...]) -> str:
     return "[" + ",".join("?" if size is None else str(size) for size in shape) + "]"
 
 
+def fixed_batch(signature: Signature) -> str:
+    """Which input fixes the number of rows, so that no word of its owner can make it take more; empty if none does."""
+    sizes = {spec.name: spec.shape[0] for spec in signature.inputs if spec.shape and not spec.optional}
+    return next((f"input {name} has axis 0 fixed to {size}" for name, size in sizes.items() if isinstance(size, int)), "")
+
+
 class Validator:
     """Checks requests against one signature. Forms that were seen before cost one look-up."""
 
-    def __init__(self, signature: Signature, *, mergeable: bool, padded_axis: int | None = None) -> None:
+    def __init__(self, signature: Signature, *, mergeable: bool, padder: Padder | None = None) -> None:
         self.signature = signature
         self.mergeable = mergeable
-        self._padded_axis = padded_axis
+        self._padder = padder
         self._inputs = {spec.name: position for position, spec in enumerate(signature.inputs)}
         self._outputs = frozenset(spec.name for spec in signature.outputs)
         self._required = frozenset(spec.name for spec in signature.inputs if not spec.optional)
-        self._forms: dict[tuple[tuple[str, str, tuple[int, ...]], ...], Form] = {}
+        self._forms: dict[tuple[Key, ...], Form] = {}
         self._groups: dict[Hashable, int] = {}
 
     def __call__(self, request: InferRequest) -> None:
@@ -48,6 +62,8 @@ class Validator:
         if request.coerce:
             request.inputs = [self._cast(tensor) for tensor in request.inputs]
             request.coerce = False
+        if self._padder is not None:
+            request.inputs = self._padder.with_mask(request.inputs)
         key = tuple([tensor[:3] for tensor in request.inputs])
         form = self._forms.get(key) or self._learn(key)
         if form.order is not None:
@@ -58,7 +74,7 @@ class Validator:
             unknown = next(name for name in request.outputs if name not in self._outputs)
             raise InvalidInput.field("outputs", f"names among {sorted(self._outputs)}", f"{unknown!r}")
 
-    def _learn(self, key: tuple[tuple[str, str, tuple[int, ...]], ...]) -> Form:
+    def _learn(self, key: tuple[Key, ...]) -> Form:
         names = [name for name, _, _ in key]
         for name, datatype, shape in key:
             self._check(name, datatype, shape)
@@ -71,6 +87,7 @@ class Validator:
         form = Form(rows, group, None if positions == list(range(len(key))) else tuple(positions))
         if len(self._forms) >= MEMO_SIZE:
             self._forms.clear()
+            self._groups.clear()
         self._forms[key] = form
         return form
 
@@ -81,24 +98,30 @@ class Validator:
         spec = self.signature.inputs[position]
         if datatype != spec.datatype:
             raise InvalidInput.field(f"input {name}: datatype", spec.datatype, datatype)
-        fits = len(shape) == len(spec.shape) and all(
-            not isinstance(expected, int) or expected == size for expected, size in zip(spec.shape, shape, strict=True)
+        fits = not spec.shape or (
+            len(shape) == len(spec.shape)
+            and all(not isinstance(expected, int) or expected == size for expected, size in zip(spec.shape, shape, strict=True))
         )
         if not fits:
             raise InvalidInput(f"shape mismatch: input {name}: expected {show_shape(spec.shape)}, got {show_shape(shape)}")
 
-    def _merging(self, ordered: tuple[tuple[str, str, tuple[int, ...]], ...]) -> tuple[int, Hashable]:
-        """Rows and group. A request whose inputs disagree on axis 0, or that has no rows, runs alone."""
+    def _merging(self, ordered: tuple[Key, ...]) -> tuple[int, Hashable]:
+        """Rows and group. A request whose inputs disagree on axis 0, that has no rows, or that gives an optional input, runs alone."""
         sizes = {shape[0] if shape else 0 for _, _, shape in ordered}
         rows = sizes.pop() if len(sizes) == 1 else 0
-        if not self.mergeable or rows == 0:
+        if not self.mergeable or rows == 0 or any(name not in self._required for name, _, _ in ordered):
             return max(rows, 1), None
-        likeness = tuple((name, datatype, self._trailing(shape)) for name, datatype, shape in ordered)
-        return rows, self._groups.setdefault(likeness, len(self._groups))
+        likeness = self._likeness(ordered)
+        if likeness not in self._groups:
+            self._groups[likeness] = _new_group()
+        return rows, self._groups[likeness]
 
-    def _trailing(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The sizes in which members of a batch must agree: all but axis 0, and but the padded axis."""
-        return tuple(-1 if axis == self._padded_axis else size for axis, size in enumerate(shape) if axis)
+    def _likeness(self, ordered: tuple[Key, ...]) -> tuple[Key, ...]:
+        """What the members of a batch have in common: all but axis 0, and but the padded axis."""
+        padder = self._padder
+        if padder is None or padder.length((name, shape) for name, _, shape in ordered) is None:
+            return tuple((name, datatype, shape[1:]) for name, datatype, shape in ordered)
+        return tuple((name, datatype, padder.trailing(name, shape)) for name, datatype, shape in ordered)
 
     def _cast(self, tensor: Tensor) -> Tensor:
         """A tensor of plain numbers in the datatype that the model declares."""

@@ -1,0 +1,252 @@
+"""Filling up inputs of unequal length, and cutting outputs back."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from tests.batching.stage import Asked, Stage, staged
+from wakeful.batching.padding import Padder
+from wakeful.config.settings import Padding
+from wakeful.errors import ExecutionFailed, InvalidInput
+from wakeful.inference import InferRequest
+from wakeful.models.signature import Validator
+from wakeful.runtime.messages import Placement, Signature, TensorSpec
+from wakeful.tensors import Tensor, encode_strings
+
+IDS = TensorSpec("ids", "INT64", ("N", "L"))
+MASK = TensorSpec("mask", "INT64", ("N", "L"))
+TOKENS = TensorSpec("tokens", "FP32", ("N", "L", 2))
+POOLED = TensorSpec("pooled", "FP32", ("N", 8))
+
+
+def padder(*, value: float = 0, mask: str | None = "mask", inputs: Sequence[TensorSpec] = (IDS, MASK), outputs: Sequence[TensorSpec] = ()) -> Padder:
+    return Padder(Padding(1, value, mask), Signature(tuple(inputs), tuple(outputs)))
+
+
+def ids(*rows: Sequence[int]) -> Tensor:
+    array = np.array(rows, "<i8")
+    return Tensor("ids", "INT64", array.shape, array.tobytes())
+
+
+def request(*inputs: Tensor) -> InferRequest:
+    return Asked(inputs, "g", arrived=0.0)
+
+
+def numbers(tensor: Tensor, kind: str = "<i8") -> list[object]:
+    array: list[object] = np.frombuffer(tensor.data, kind).reshape(tensor.shape).tolist()
+    return array
+
+
+# ── inputs ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_shorter_inputs_are_filled_up_to_the_longest() -> None:
+    short, long = request(ids([1, 2])), request(ids([3, 4, 5], [6, 7, 8]))
+    filled = padder(value=9).fill([short, long])
+    assert numbers(filled[0][0]) == [[1, 2, 9]]
+    assert filled[1] is long.inputs
+
+
+def test_a_missing_mask_is_made_of_ones_and_filled_up_with_zeros() -> None:
+    pad = padder(value=9)
+    short = request(*pad.with_mask([ids([1, 2])]))
+    assert short.inputs[1][:3] == ("mask", "INT64", (1, 2))
+    _, mask = pad.fill([short, request(*pad.with_mask([ids([1, 2, 3, 4])]))])[0]
+    assert numbers(mask) == [[1, 1, 0, 0]]
+
+
+def test_a_mask_that_was_sent_is_kept() -> None:
+    given = [ids([1, 2]), ids([1, 0])._replace(name="mask")]
+    pad = padder()
+    assert pad.with_mask(given) is given
+    _, mask = pad.fill([request(*given), request(*pad.with_mask([ids([1, 2, 3])]))])[0]
+    assert numbers(mask) == [[1, 0, 0]]
+
+
+@pytest.mark.parametrize(("datatype", "one"), [("INT32", 1), ("FP32", 1.0), ("BOOL", True), ("FP16", 1.0), ("BF16", 0x3F80)])
+def test_a_mask_has_the_type_that_the_model_declares(datatype: str, one: object) -> None:
+    made = padder(inputs=[IDS, TensorSpec("mask", datatype, ("N", "L"))]).with_mask([ids([5])])[1]
+    kind = {"INT32": "<i4", "FP32": "<f4", "BOOL": "?", "FP16": "<f2", "BF16": "<u2"}[datatype]
+    assert numbers(made, kind) == [[one]]
+
+
+def test_a_mask_takes_its_sizes_from_the_names_of_dimensions() -> None:
+    wide = TensorSpec("mask", "FP32", ("N", "L", 1))
+    made = padder(inputs=[IDS, wide]).with_mask([ids([5, 6], [7, 8])])[1]
+    assert made.shape == (2, 2, 1)
+
+
+def test_no_mask_is_made_that_is_larger_than_what_came() -> None:
+    """A shape without elements may name any size."""
+    deep = TensorSpec("x", "FP32", ("N", "L", "F"))
+    given = [Tensor("x", "FP32", (10**6, 10**6, 0), b"")]
+    assert padder(inputs=[deep, MASK]).with_mask(given) is given
+
+
+@pytest.mark.parametrize("given", [[], [ids([1])._replace(name="other")], [Tensor("ids", "INT64", (), bytes(8))]])
+def test_inputs_that_make_no_sense_are_left_to_the_validator(given: list[Tensor]) -> None:
+    assert padder().with_mask(given) is given
+
+
+def test_texts_are_filled_up_with_empty_ones() -> None:
+    texts = TensorSpec("x", "BYTES", ("N", "L"))
+    short = request(Tensor("x", "BYTES", (1, 1), encode_strings([b"a"])))
+    long = request(Tensor("x", "BYTES", (1, 3), encode_strings([b"", b"bc", b"d"])))
+    (filled,) = padder(inputs=[texts]).fill([short, long])[0]
+    assert (filled.shape, filled.data) == ((1, 3), encode_strings([b"a", b"", b""]))
+
+
+def test_empty_inputs_are_filled_up_too() -> None:
+    empty = request(Tensor("ids", "INT64", (1, 0), b""))
+    assert numbers(padder(value=7).fill([empty, request(ids([1, 2]))])[0][0]) == [[7, 7]]
+
+
+def test_bf16_is_filled_with_the_same_number() -> None:
+    short = request(Tensor("x", "BF16", (1, 1), b"\x80\x3f"))
+    long = request(Tensor("x", "BF16", (1, 2), b"\x80\x3f" * 2))
+    (filled,) = padder(value=-2.0, inputs=[TensorSpec("x", "BF16", ("N", "L"))]).fill([short, long])[0]
+    assert filled.data == b"\x80\x3f\x00\xc0"
+
+
+# ── which requests ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def group(validate: Validator, *inputs: Tensor) -> object:
+    one = request(*inputs)
+    validate(one)
+    return one.group
+
+
+def test_requests_that_differ_in_length_alone_share_a_group() -> None:
+    signature = Signature((IDS, MASK), (TOKENS,))
+    validate = Validator(signature, mergeable=True, padder=Padder(Padding(1, 0, "mask"), signature))
+    assert group(validate, ids([1])) == group(validate, ids([1, 2, 3], [4, 5, 6])) is not None
+    mask = ids([1, 1, 1])._replace(name="mask")
+    assert group(validate, ids([1, 2, 3]), mask) == group(validate, ids([1]))
+    assert group(validate, ids([1, 2]), mask) not in (None, group(validate, ids([1]))), "alone it fails, so company must not mend it"
+
+
+def test_without_padding_lengths_must_agree() -> None:
+    validate = Validator(Signature((IDS,), ()), mergeable=True)
+    assert group(validate, ids([1])) != group(validate, ids([1, 2]))
+
+
+def test_an_input_that_cannot_hold_the_value_must_agree_in_length() -> None:
+    signature = Signature((IDS,), ())
+    validate = Validator(signature, mergeable=True, padder=Padder(Padding(1, 0.5), signature))
+    assert group(validate, ids([1])) != group(validate, ids([1, 2]))
+
+
+def test_a_fixed_axis_is_no_length() -> None:
+    extra = TensorSpec("extra", "INT64", ("N", 4))
+    signature = Signature((IDS, extra), ())
+    validate = Validator(signature, mergeable=True, padder=Padder(Padding(1), signature))
+    given = ids([0, 0, 0, 0])._replace(name="extra")
+    assert group(validate, ids([1]), given) == group(validate, ids([1, 2]), given) is not None
+
+
+def test_a_mask_that_the_model_needs_and_nothing_tells_is_missed() -> None:
+    signature = Signature((MASK, TensorSpec("x", "FP32", ("N", 3))), ())
+    validate = Validator(signature, mergeable=True, padder=Padder(Padding(1, 0, "mask"), signature))
+    with pytest.raises(InvalidInput, match="no 'mask'"):
+        validate(request(Tensor("x", "FP32", (1, 3), bytes(12))))
+
+
+# ── outputs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def output(spec: TensorSpec, *shape: int) -> Tensor:
+    return Tensor(spec.name, "FP32", shape, np.arange(np.prod(shape), dtype="<f4").tobytes())
+
+
+def test_outputs_are_cut_along_the_named_dimension_only() -> None:
+    pad = padder(outputs=[TOKENS, POOLED])
+    requests = [request(ids([1, 2])), request(ids([1, 2, 3]))]
+    answers = pad.cut(requests, [[output(TOKENS, 1, 3, 2), output(POOLED, 1, 8)]] * 2)
+    assert [[tensor.shape for tensor in answer] for answer in answers] == [[(1, 2, 2), (1, 8)], [(1, 3, 2), (1, 8)]]
+    assert numbers(answers[0][0], "<f4") == [[[0, 1], [2, 3]]]
+
+
+def test_an_output_may_have_the_dimension_twice() -> None:
+    attention = TensorSpec("a", "FP32", ("N", 1, "L", "L"))
+    pad = padder(outputs=[attention])
+    (short,), _ = pad.cut([request(ids([1, 2])), request(ids([1, 2, 3]))], [[output(attention, 1, 1, 3, 3)]] * 2)
+    assert numbers(short, "<f4") == [[[[0, 1], [3, 4]]]]
+
+
+def test_texts_are_cut_too() -> None:
+    names = TensorSpec("t", "BYTES", ("N", "L"))
+    tensor = Tensor("t", "BYTES", (1, 3), encode_strings([b"a", b"", b"ccc"]))
+    (short,), _ = padder(outputs=[names]).cut([request(ids([1, 2])), request(ids([1, 2, 3]))], [[tensor]] * 2)
+    assert (short.shape, short.data) == ((1, 2), encode_strings([b"a", b""]))
+
+
+def test_equal_lengths_need_no_cut() -> None:
+    unnamed = TensorSpec("y", "FP32", ("N", None))
+    answer = [output(unnamed, 1, 2)]
+    assert padder(outputs=[unnamed]).cut([request(ids([1, 2]))] * 2, [answer, answer]) == [answer, answer]
+
+
+def lone(pad: Padder, length: int, *shape: int) -> None:
+    pad.learn(request(ids([0] * length)), [Placement("y", "FP32", shape, 0, 0)])
+
+
+@pytest.mark.parametrize("runs", [
+    pytest.param([], id="nothing seen"),
+    pytest.param([(3, 1, 3)], id="a coincidence"),
+    pytest.param([(3, 1, 3), (3, 2, 3)], id="the same again"),
+    pytest.param([(2, 1, 1), (4, 1, 2)], id="half the length"),
+    pytest.param([(2, 1, 2), (4, 1)], id="another rank"),
+])
+def test_an_unnamed_dimension_is_not_cut_by_guess(runs: list[tuple[int, ...]]) -> None:
+    unnamed = TensorSpec("y", "FP32", ("N", None))
+    pad = padder(outputs=[unnamed])
+    for length, *shape in runs:
+        lone(pad, length, *shape)
+    with pytest.raises(ExecutionFailed, match="output y"):
+        pad.cut([request(ids([1])), request(ids([1, 2, 3]))], [[output(unnamed, 1, 3)]] * 2)
+
+
+@pytest.mark.parametrize(("runs", "size"), [([(2, 1, 2), (5, 1, 5)], 1), ([(3, 1, 3), (5, 1, 3)], 3)])
+def test_two_lone_runs_tell_whether_an_unnamed_dimension_follows(runs: list[tuple[int, ...]], size: int) -> None:
+    unnamed = TensorSpec("y", "FP32", ("N", None))
+    pad = padder(outputs=[unnamed])
+    for length, *shape in runs:
+        lone(pad, length, *shape)
+    answers = pad.cut([request(ids([1])), request(ids([1, 2, 3]))], [[output(unnamed, 1, 3)]] * 2)
+    assert [answer[0].shape for answer in answers] == [(1, size), (1, 3)]
+
+
+def test_a_declared_dimension_of_another_size_is_not_cut() -> None:
+    pad = padder(outputs=[TOKENS])
+    with pytest.raises(ExecutionFailed, match="tokens"):
+        pad.cut([request(ids([1])), request(ids([1, 2, 3]))], [[output(TOKENS, 1, 2, 2)]] * 2)
+
+
+# ── through the batcher ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ask(stage: Stage, *rows: Sequence[int]) -> Asked:
+    return stage.ask_tensors(ids(*rows))
+
+
+@staged(max_rows=4)
+async def test_unequal_lengths_share_a_run_and_get_their_own_back(stage: Stage) -> None:
+    stage.batcher.padder = padder(outputs=[IDS])
+    replica = stage.replica()
+    asked = [ask(stage, [1, 2]), ask(stage, [3, 4, 5], [6, 7, 8]), ask(stage, [9])]
+    await stage.serve()
+    assert replica.shapes == [(4, 3)]
+    assert [numbers(request.outputs_told[0]) for request in asked] == [[[1, 2]], [[3, 4, 5], [6, 7, 8]], [[9]]]
+
+
+@staged(max_rows=2)
+async def test_where_the_names_do_not_tell_the_first_run_one_by_one(stage: Stage) -> None:
+    stage.batcher.padder = padder(outputs=[TensorSpec("ids", "INT64", ("N", None))])
+    replica = stage.replica()
+    for _ in range(2):
+        asked = [ask(stage, [1, 2]), ask(stage, [3, 4, 5])]
+        await stage.serve()
+        assert [numbers(request.outputs_told[0]) for request in asked] == [[[1, 2]], [[3, 4, 5]]]
+    assert replica.shapes == [(2, 3), (1, 2), (1, 3), (2, 3)]

@@ -1,0 +1,77 @@
+"""Requests that are under way at the same time, without a thread for each."""
+
+import http.client
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from tests.daemon import Daemon
+
+BINARY = "application/octet-stream"
+JSON_LENGTH = "Inference-Header-Content-Length"
+
+
+class Question(NamedTuple):
+    """A request of any dialect."""
+
+    path: str
+    body: bytes
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+class Answer(NamedTuple):
+    status: int
+    json_length: int | None
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body[: self.json_length])
+
+    def output(self, name: str | None = None) -> list[Any]:
+        """Data of an output; without a name, of the only one."""
+        assert self.status == 200, self.body
+        outputs = {output["name"]: output["data"] for output in self.json["outputs"]}
+        data: list[Any]
+        if name is None:
+            (data,) = outputs.values()
+        else:
+            data = outputs[name]
+        return data
+
+
+def oip(model: str, *inputs: dict[str, Any], **more: Any) -> Question:
+    """In the Open Inference Protocol."""
+    return Question(f"/v2/models/{model}/infer", json.dumps({"inputs": inputs, **more}).encode())
+
+
+def tensor(name: str, shape: Sequence[int], data: Sequence[Any], datatype: str = "FP32") -> dict[str, Any]:
+    return {"name": name, "shape": list(shape), "datatype": datatype, "data": list(data)}
+
+
+def ask_together(daemon: Daemon, questions: Sequence[Question]) -> list[Answer]:
+    """Send all, each over a connection of its own, before any answer is read."""
+    connections = [http.client.HTTPConnection(daemon.host, daemon.port, timeout=60) for _ in questions]
+    try:
+        for connection in connections:
+            connection.connect()
+        for connection, question in zip(connections, questions, strict=True):
+            connection.request("POST", question.path, question.body, question.headers)
+        return [_read(connection) for connection in connections]
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def ask(daemon: Daemon, question: Question) -> Answer:
+    with closing(http.client.HTTPConnection(daemon.host, daemon.port, timeout=60)) as connection:
+        connection.request("POST", question.path, question.body, question.headers)
+        return _read(connection)
+
+
+def _read(connection: http.client.HTTPConnection) -> Answer:
+    response = connection.getresponse()
+    length = response.getheader(JSON_LENGTH)
+    return Answer(response.status, None if length is None else int(length), response.read())
