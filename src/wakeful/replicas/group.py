@@ -128,6 +128,7 @@ class ReplicaGroup:
         """A start has failed for good."""
         if replica in self.replicas:
             self._remove(replica)
+            replica.close()
             self._owner.start_failed(replica, error)
 
     # ── ending ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -142,6 +143,7 @@ class ReplicaGroup:
         elif replica.state in (State.WAITING, State.STARTING):
             replica.kill()
             self._remove(replica)
+            replica.close()
             self._owner.replica_gone(replica, reason)
 
     def end_all(self, reason: UnloadReason) -> None:
@@ -158,7 +160,6 @@ class ReplicaGroup:
         self.replicas.remove(replica)
         self._cancel_timer(replica)
         self._tries.pop(replica.number, None)
-        replica.close()
         self._memory.release(replica)
 
     # ── sleeping ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -176,7 +177,7 @@ class ReplicaGroup:
             self._sweep_timer = None
         now = monotonic()
         life = self.settings.life
-        alive = {replica.index: replica for replica in self.replicas if replica.state is not State.DRAINING}
+        alive = {replica.index: replica for replica in self.replicas if replica.state not in (State.DRAINING, State.DEAD)}
         views = [idle.IdleView(index, self._owner.replica_busy(replica), replica.last_done) for index, replica in alive.items()]
         together = self.settings.replicas.fixed is not None
         decision = idle.sweep(now, views, life.idle_timeout, self.settings.replicas.min_replicas, self._owner.pinned, together=together)
@@ -218,7 +219,11 @@ class ReplicaGroup:
             reason = self._reasons.pop(replica.number)
             self._remove(replica)
             self._owner.replica_gone(replica, reason)
+            replica.close()
         elif replica.pid:
+            if replica.state is State.READY:  # why it died may take a moment to learn; nobody shall be sent to it meanwhile
+                replica.state = State.DEAD
+                self._owner.replica_draining(replica)
             self._processes.explain(replica.pid, lambda death: self._died(replica, death))
         else:
             self._start_again(replica, "its process was never seen")
@@ -233,7 +238,8 @@ class ReplicaGroup:
                 self._start_again(replica, death.text)
         else:
             self._remove(replica)
-            self._owner.replica_died(replica, replica.doom or death)
+            self._owner.replica_died(replica, replica.doom or death)  # who looks into the slots, so they are closed last
+            replica.close()
 
     def _start_again(self, replica: Replica, why: str) -> None:
         """A process ended before its model was open: try once more in a new one, a bounded number of times."""

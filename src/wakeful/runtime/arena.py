@@ -57,6 +57,15 @@ class Slot:
             self._remap()
         return self.view
 
+    def mark(self, run: int) -> None:
+        """Note which run has begun here. The file's offset serves no other purpose; both sides share it, and it outlives either of them."""
+        os.lseek(self.fd, run, os.SEEK_SET)
+
+    @property
+    def marked(self) -> int:
+        """The last run that was begun here."""
+        return os.lseek(self.fd, 0, os.SEEK_CUR)
+
     def trim(self) -> None:
         """Give the pages back to the system; the contents become zeros."""
         if self.size > KEEP:

@@ -206,6 +206,7 @@ class Replica:
     def run(self, order: Run) -> None:
         started = time.monotonic()
         slot = self.slots[order.slot]
+        slot.mark(order.run)
         try:
             assert self.backend is not None
             view = slot.reach(order.end)
