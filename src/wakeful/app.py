@@ -15,7 +15,7 @@ from wakeful.config.settings import ModelSettings, Settings
 from wakeful.engine import Engine
 from wakeful.errors import Unavailable
 from wakeful.frontends.http.routes import Router, table
-from wakeful.frontends.http.server import HttpServer
+from wakeful.frontends.http.server import HttpServer, url_of
 from wakeful.memory import budget
 from wakeful.memory.supervisor import Supervisor
 from wakeful.models.errands import Errands
@@ -30,7 +30,7 @@ from wakeful.runtime.processes import Processes
 from wakeful.telemetry.events import Events
 from wakeful.telemetry.logs import Log, capture_logging
 from wakeful.telemetry.metrics import Metrics
-from wakeful.telemetry.units import show_bytes, show_seconds
+from wakeful.telemetry.units import show_seconds
 
 log = logging.getLogger(__name__)
 
@@ -119,19 +119,19 @@ class App:
         self.engine.condition.ready = True
         for model in self.registry:
             model.start_standing()
-        host, port = sock.getsockname()[:2]
-        asleep = len(self.registry)
+        count = len(self.registry)
         self.events.emit(
             "ready", "",
-            f"http://{host}:{port}  {asleep} models, {self.cores} cores, memory budget {show_bytes(self.supervisor.budget)}, "
-            f"in {show_seconds(monotonic() - self._started)}",
-            port=port, models=asleep, cores=self.cores, budget=self.supervisor.budget,
+            f"{url_of(sock)}  {count} model{'' if count == 1 else 's'}, in {show_seconds(monotonic() - self._started)}; Ctrl-C stops",
+            port=sock.getsockname()[1], models=count, cores=self.cores, budget=self.supervisor.budget,
         )
 
     def _tell_oddities(self) -> None:
         """What the configuration says and probably does not mean, and what it asks for in vain."""
         for problem in self.settings.warnings:
             self.events.emit("config", "", problem.render(), code=problem.code, key=problem.key)
+        if why := budget.group_kill():
+            self.events.emit("config", "", f"if the kernel kills one model's process for memory, it ends this daemon too: {why}")
         port = self.settings.server.grpc_port
         if port is not None:
             self.events.emit("config", "", f"gRPC is not served yet: nothing listens on port {port}; --no-grpc takes this line away", grpc_port=port)
@@ -140,7 +140,8 @@ class App:
         """Outside in: not ready, serve on for the lame-duck time, close the doors, finish the work, end the replicas. Every wait has an end."""
         server = self.settings.server
         self.engine.condition.ready = False
-        self.events.emit("stop", "", f"stopping: {self.http.busy} requests are being answered")
+        if self.http.busy or server.lame_duck:
+            self.events.emit("stop", "", f"stopping: {self.http.busy} requests are being answered, for {server.grace:g} s at most")
         await self._wait(lambda: False, server.lame_duck)
         self.http.close_listeners()
         await self._wait(lambda: self.http.busy == 0, server.grace)

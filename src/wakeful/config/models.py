@@ -14,7 +14,7 @@ from wakeful.config.schema import DefaultsTable, ModelTable, check_id, merged
 from wakeful.config.settings import ModelSettings, Settings
 from wakeful.config.validate import validate
 
-_DEMO = Path(__file__).parent.parent / "demo"
+DEMO_DIR = Path(__file__).parent.parent / "demo"
 
 
 def configured_models(
@@ -71,7 +71,7 @@ def scan_directory(
 def demo_models(defaults: ModelSettings, taken: Iterable[ModelSettings]) -> list[ModelSettings]:
     """The models that come with the package; an id that is in use already goes before."""
     ids = {model.id.lower() for model in taken}
-    found = (replace(defaults, id=file.stem, path=file) for file in _onnx_files(_DEMO))
+    found = (replace(defaults, id=file.stem, path=file) for file in _onnx_files(DEMO_DIR))
     return [model for model in found if model.id.lower() not in ids]
 
 

@@ -81,7 +81,7 @@ def reference() -> str:
 
 
 def _section(title: str, text: str, keys: dict[str, FieldInfo]) -> str:
-    rows = [f"| `{key}` | {_type(field)} | {_default(key, field)} | {field.description} |" for key, field in keys.items()]
+    rows = [f"| `{key}` | {_type(field)} | {shown_default(key, field)} | {field.description} |" for key, field in keys.items()]
     return "\n".join([f"## {title}", "", text, "", "| key | type | default | meaning |", "|---|---|---|---|", *rows, ""])
 
 
@@ -111,7 +111,8 @@ def _bounds(field: FieldInfo) -> str:
     return ""
 
 
-def _default(key: str, field: FieldInfo) -> str:
+def shown_default(key: str, field: FieldInfo) -> str:
+    """As people would write it; "-" where there is none."""
     default = field.default
     if field.is_required():
         return "needed"

@@ -118,7 +118,8 @@ def setting(default: Any, meaning: str, *, unit: str = "", form: str = "", **res
 class Table(BaseModel):
     """Base of all tables: no unknown key, no silent conversion, no change afterwards."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    # Building a validator takes longer than all else in this module; help, and most tables of a run, need none.
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
 
     def given(self) -> dict[str, Any]:
         """The keys that were written, with their parsed values."""

@@ -1,0 +1,29 @@
+"""`wakeful check`: all that `serve` would say of a configuration before it listens."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from wakeful.cli.options import add_options, options_of
+from wakeful.cli.parser import DONE, NO, Parser
+from wakeful.config.load import load
+from wakeful.config.problems import ConfigError, render
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.usage = "wakeful check [FILE] [option ...]"
+    parser.add_argument("config", nargs="?", type=Path, metavar="FILE", help="models.toml or models.json")
+    add_options(parser, config=False)
+
+
+def run(arguments: Namespace) -> int:
+    """Problems are this command's result, so they go to stdout."""
+    try:
+        settings = load(options_of(arguments))
+    except ConfigError as error:
+        print(error)
+        return NO
+    if settings.warnings:
+        print(render(settings.warnings))
+    count = len(settings.models)
+    print(f"{count} model{'' if count == 1 else 's'}, no error: {', '.join(model.id for model in settings.models) or 'nothing to serve yet'}")
+    return DONE

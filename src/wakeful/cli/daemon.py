@@ -1,0 +1,57 @@
+"""Starting the daemon: take the address, tell people what begins here, serve."""
+
+import errno
+import shlex
+import socket
+
+import psutil
+import uvloop
+
+from wakeful.app import App
+from wakeful.cli import opening
+from wakeful.cli.parser import DONE, WRONG_USE, complain
+from wakeful.config.settings import ServerSettings, Settings
+from wakeful.frontends.http.server import bind
+
+LONGEST_COMMAND = 120
+
+
+def run(settings: Settings, started: float) -> int:
+    try:
+        sock = bind(settings.server.host, settings.server.port)
+    except OSError as error:
+        _complain_of_address(settings.server, error)
+        return WRONG_USE
+    uvloop.run(_serve(settings, sock, started))
+    return DONE
+
+
+async def _serve(settings: Settings, sock: socket.socket, started: float) -> None:
+    app = App(settings, started)
+    opening.tell(app, sock)
+    await app.run(sock)
+
+
+def _complain_of_address(server: ServerSettings, error: OSError) -> None:
+    address = f"{server.host}:{server.port}"
+    if error.errno == errno.EADDRINUSE:
+        holder = holder_of(server.port)
+        notes = [("held by", holder)] if holder else []
+        complain(f"{address} is already in use", *notes, ("hint", "for a free port: wakeful serve --port 0"))
+    elif error.errno == errno.EACCES:
+        complain(f"this user may not listen on {address}", ("hint", "ports from 1024 on are free to use"))
+    else:
+        complain(f"cannot listen on {address}: {error.strerror}")
+
+
+def holder_of(port: int) -> str:
+    """Pid and command of the process that listens on a TCP port; empty when it is another user's, or cannot be found."""
+    try:
+        listening = (one for one in psutil.net_connections("tcp") if one.status == psutil.CONN_LISTEN and one.laddr.port == port and one.pid)
+        pid = next((one.pid for one in listening), None)
+        if pid is None:
+            return ""
+        command = shlex.join(psutil.Process(pid).cmdline())
+    except (OSError, psutil.Error):
+        return ""
+    return f"pid {pid}, {command[:LONGEST_COMMAND]}"

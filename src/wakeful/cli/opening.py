@@ -1,0 +1,117 @@
+"""What people read when the daemon starts: a short page on a terminal, the same as log lines anywhere else."""
+
+import os
+import platform
+import socket
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterable
+from ipaddress import ip_address
+from pathlib import Path
+from typing import NamedTuple
+
+from wakeful import __version__
+from wakeful.app import App, library_of
+from wakeful.config.models import DEMO_DIR
+from wakeful.config.settings import MemorySettings, ModelSettings, Settings
+from wakeful.frontends.http.server import url_of
+from wakeful.memory.budget import DEFAULT_SHARE, Memory, cpu_quota, read_memory
+from wakeful.telemetry.units import show_bytes
+
+WIDTH = 88
+LABEL = 10
+TRY_BODY = '{"inputs":[{"name":"input","shape":[1,4],"datatype":"FP32","data":[1,2,3,4]}]}'
+DEMO = "demo-model"
+
+
+class Row(NamedTuple):
+    label: str
+    text: str
+    wrap: bool = True
+    """False: a command, which must stay on one line to be pasted."""
+
+
+def tell(app: App, sock: socket.socket) -> None:
+    """Say what starts here and with what: on stderr if that is a terminal, else in the log."""
+    settings = app.settings
+    rows = [
+        Row("config", config_text(settings)),
+        Row("machine", f"{cores_text(app.cores)}, {budget_text(settings.memory, app.supervisor.budget, read_memory())}"),
+        *exposure(sock),
+        *first_steps(settings, url_of(sock)),
+    ]
+    title = f"Wakeful {__version__}   Python {platform.python_version()}   {library_of(settings.defaults.backend)}   pid {os.getpid()}"
+    if sys.stderr.isatty() and settings.server.log_format == "text":
+        print("\n".join([title, *page(rows)]), file=sys.stderr)
+    else:
+        for label, text, _ in (Row("", title.replace("   ", ", ")), *rows):
+            app.log.write("start", label, text)
+
+
+def page(rows: Iterable[Row]) -> list[str]:
+    lines = []
+    for label, text, wrap in rows:
+        pieces = textwrap.wrap(text, WIDTH - LABEL, break_long_words=False, break_on_hyphens=False) if wrap else [text]
+        lines += [f"  {(label if number == 0 else ''):<{LABEL - 2}}{piece}" for number, piece in enumerate(pieces)]
+    return lines
+
+
+def config_text(settings: Settings) -> str:
+    """Where the settings come from, and how many models they name."""
+    files = ", ".join(map(_short, settings.files))
+    places = Counter(_origin(model, settings.models_dir) for model in settings.models)
+    counts = [f"{count} {origin}" for origin, count in places.items()]
+    return f"{files or 'no file, defaults'}; models: {', '.join(counts) or 'none yet'}"
+
+
+def _origin(model: ModelSettings, models_dir: Path | None) -> str:
+    if model.scanned and models_dir is not None:
+        return f"found in {_short(models_dir)}"
+    return "of the demonstration" if _is_demo(model) else "configured"
+
+
+def _is_demo(model: ModelSettings) -> bool:
+    return model.path.parent == DEMO_DIR
+
+
+def _short(path: Path) -> str:
+    """As seen from the working directory, if it lies there."""
+    absolute = path.absolute()
+    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(path)
+
+
+def cores_text(cores: int) -> str:
+    quota, there = cpu_quota(), os.cpu_count() or cores
+    reason = f" (the quota is {quota:g}, the machine has {there})" if quota is not None and quota < there else ""
+    return f"{cores} core{'' if cores == 1 else 's'}" + (reason or (f" (of the machine's {there})" if there > cores else ""))
+
+
+def budget_text(settings: MemorySettings, budget: int, machine: Memory) -> str:
+    whole = f"{show_bytes(machine.limit)} ({machine.source})"
+    if isinstance(settings.limit, int):
+        return f"memory budget {show_bytes(budget)} by memory_limit; there is {whole}"
+    share = DEFAULT_SHARE if settings.limit is None else settings.limit
+    return f"memory budget {show_bytes(budget)}, {share:.0%} of {whole}{'' if settings.limit is None else ', by memory_limit'}"
+
+
+def exposure(sock: socket.socket) -> list[Row]:
+    host = ip_address(sock.getsockname()[0])
+    if host.is_loopback:
+        return []
+    where = "every address of this machine" if host.is_unspecified else str(host)
+    return [Row("listen", f"{where}: whoever reaches it may use these models, there is no authentication yet")]
+
+
+def first_steps(settings: Settings, url: str) -> list[Row]:
+    """A request that is answered, for those who have no model of their own here yet."""
+    own = "every *.onnx in DIR: wakeful serve --models-dir DIR"
+    if any(model.id == DEMO and _is_demo(model) for model in settings.models):
+        return [Row("try", f"curl -s {url}/v2/models/{DEMO}/infer -d '{TRY_BODY}'", wrap=False), Row("next", f"your own models, {own}")]
+    if settings.models:
+        return []
+    attempt = Row("try", f"curl -s {url}/v1/models", wrap=False)
+    if settings.models_dir is None:
+        return [attempt, Row("next", f"{own}; or two small ones: --demo")]
+    then = Row("", f"curl -s -X POST {url}/v1/models/refresh", wrap=False)
+    return [attempt, Row("next", f"put an .onnx file into {_short(settings.models_dir)}, and"), then]

@@ -1,0 +1,51 @@
+"""Reading a command line, and saying what is wrong with it in the form that all commands use."""
+
+import argparse
+import difflib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+DONE = 0
+NO = 1
+"""The answer is no."""
+WRONG_USE = 2
+"""The command line or the configuration is wrong."""
+
+
+def complain(message: str, *notes: tuple[str, str]) -> None:
+    """An error on stderr, with notes such as ("hint", "--port 0") below it."""
+    print(f"error: {message}", file=sys.stderr)
+    for label, text in notes:
+        print(f"  {label}: {text}", file=sys.stderr)
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, but an option that does not exist is answered with the nearest one that does."""
+
+    def __init__(self, prog: str, description: str) -> None:
+        super().__init__(
+            prog, f"{prog} [option ...]", description, "What is not said here is taken from variables (WAKEFUL_PORT for --port), then from the file.",
+            allow_abbrev=False, add_help=False, formatter_class=_Formatter,
+        )
+
+    def parse(self, args: Sequence[str]) -> argparse.Namespace:
+        """What was given; ends the program when that is wrong, and after it has helped."""
+        self.add_argument_group("also").add_argument("-h", "--help", action="help", help="show this")
+        arguments, unknown = self.parse_known_args(args)
+        if unknown:
+            name = unknown[0].partition("=")[0]
+            near = difflib.get_close_matches(name, self._option_string_actions, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"{self.prog} --help shows what there is"
+            complain(f"{self.prog} does not know {name}", ("hint", hint))
+            sys.exit(WRONG_USE)
+        return arguments
+
+    def error(self, message: str) -> NoReturn:
+        complain(message, ("hint", f"{self.prog} --help shows what there is"))
+        sys.exit(WRONG_USE)
+
+
+class _Formatter(argparse.HelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=29)
