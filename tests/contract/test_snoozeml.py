@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,16 @@ def client(daemon: Daemon) -> Iterator[SnoozeClient]:
 
 def state(client: SnoozeClient, model: str) -> ModelState:
     return client.models.get(model).state
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """A process that does nothing for the time of a block."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 # ── the daemon ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -125,19 +136,17 @@ def test_states_of_a_model(daemon: Daemon, client: SnoozeClient) -> None:
         client.models.unload(model.id)
     wait_until(lambda: "replica" not in daemon.children().values(), "all replicas are gone")
     with ThreadPoolExecutor(1) as thread:
-        os.kill(nursery := pid("nursery"), signal.SIGSTOP)
-        answer = thread.submit(client.infer, "gather10", {"i": [3.0]})
-        wait_until(lambda: state(client, "gather10") is ModelState.LOADING, "the model is loading")
-        assert not client.models.get("gather10").is_loaded
-        os.kill(nursery, signal.SIGCONT)
+        with stopped(pid("nursery")):
+            answer = thread.submit(client.infer, "gather10", {"i": [3.0]})
+            wait_until(lambda: state(client, "gather10") is ModelState.LOADING, "the model is loading")
+            assert not client.models.get("gather10").is_loaded
         assert answer.result()["y"].tolist() == [30]
         assert state(client, "gather10") is ModelState.READY
         wait_until(lambda: len(daemon.children()) == 2, "only the replica is left beside the nursery")
-        os.kill(replica := pid("replica"), signal.SIGSTOP)
-        answer = thread.submit(client.infer, "gather10", {"i": [4.0]})
-        wait_until(lambda: state(client, "gather10") is ModelState.BUSY, "the model is busy")
-        assert client.models.get("gather10").is_loaded
-        os.kill(replica, signal.SIGCONT)
+        with stopped(pid("replica")):
+            answer = thread.submit(client.infer, "gather10", {"i": [4.0]})
+            wait_until(lambda: state(client, "gather10") is ModelState.BUSY, "the model is busy")
+            assert client.models.get("gather10").is_loaded
         assert answer.result()["y"].tolist() == [40]
 
 
