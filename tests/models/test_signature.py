@@ -201,3 +201,11 @@ def test_a_type_that_the_dialect_has_not_is_refused_and_named(datatype: str) -> 
 
 def test_an_unknown_name_is_left_to_the_check() -> None:
     assert "'x'" in refusal(validator(A), request(given_numbers(1), coerce=True))
+
+
+def test_cast_refuses_a_fraction_for_whole_numbers() -> None:
+    spec = TensorSpec("ids", "INT64", ("N",))
+    whole = cast(Tensor("ids", "FP64", (2,), np.array([1.0, 7.0]).tobytes()), spec)
+    assert np.frombuffer(whole.data, "<i8").tolist() == [1, 7]
+    with pytest.raises(InvalidInput, match="input ids: data: expected whole numbers"):
+        cast(Tensor("ids", "FP64", (1,), np.array([1.5]).tobytes()), spec)

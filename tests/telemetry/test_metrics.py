@@ -29,8 +29,10 @@ def busy() -> Metrics:
     a.settled("snooze-http", "overloaded", 1.0)
     b.settled("oip-http", "ok", 2.0)
     metrics.unnamed.settled("oip-http", "not_found", 0.0)
-    a.ran(3, 0.125)
-    b.ran(1, 0.5)
+    a.batch_rows.observe(3)
+    a.run_seconds.observe(0.125)
+    b.batch_rows.observe(1)
+    b.run_seconds.observe(0.5)
     a.queue_seconds.observe(0.01)
     a.load_seconds.observe(0.04)
     for reason, count in {"idle": 2, "lru": 3, "capacity": 4, "oom": 5, "manual": 6}.items():

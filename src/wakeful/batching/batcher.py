@@ -190,14 +190,15 @@ class Batcher:
             self._forget(lane)
         else:
             self.close(lane)
-        for position, (_, batch) in enumerate(running):
+        for run, batch in running:
+            begun = lane.replica.slots[batch.slot].marked == run  # else it was handed over, but no fault of its
             for request in batch.requests:
                 if request.settled:
                     continue
-                if position == 0:  # the others had been handed over, but a replica runs one at a time
+                if begun:
                     request.attempts += 1
                     request.group = None
-                if position or request.attempts < MAX_DEATHS:
+                if not begun or request.attempts < MAX_DEATHS:
                     self._enqueue(request)
                 elif out_of_memory:
                     self.refuse(request, OutOfMemory(f"out of memory: {reason}, {request.attempts} times for this request"))
@@ -362,6 +363,7 @@ class Batcher:
             lane.since = now
         lane.running.append((self._runs, batch))
         lane.active += len(requests)
+        self._stats.batch_rows.observe(rows)
         observe = self._stats.queue_seconds.observe
         for request in requests:
             observe(now - request.arrived)
@@ -389,7 +391,7 @@ class Batcher:
         if batch is None:
             return
         self.costs.observe(batch.rows, message.seconds)
-        self._stats.ran(batch.rows, message.seconds)
+        self._stats.run_seconds.observe(message.seconds)
         self._pump(lane)
         try:
             view = lane.replica.slots[batch.slot].written(max((p.offset + p.nbytes for p in message.outputs), default=0))

@@ -145,5 +145,7 @@ def cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
         beyond = float(limits.max + 1)  # exact, as `limits.max` is not where it is 2**63 - 1
         if not np.isfinite(values).all() or (values.size and (values.min() < limits.min or values.max() >= beyond)):
             raise InvalidInput.field(f"input {tensor.name}: data", f"numbers that fit {datatype}", "one that does not")
+        if (values != np.floor(values)).any():
+            raise InvalidInput.field(f"input {tensor.name}: data", f"whole numbers, as the model takes {datatype}", "one with a fraction")
     with np.errstate(over="ignore"):
         return Tensor(tensor.name, datatype, tensor.shape, values.astype(kind).tobytes())

@@ -134,11 +134,6 @@ class ModelStats:
         self.requests[protocol, outcome] += 1
         self.request_seconds.observe(seconds)
 
-    def ran(self, rows: int, seconds: float) -> None:
-        """Count one run, whatever came of it."""
-        self.batch_rows.observe(rows)
-        self.run_seconds.observe(seconds)
-
 
 class Metrics:
     """The counters of the whole daemon, and the page that shows them."""
