@@ -25,7 +25,7 @@ class Observer(Protocol):
 
     def nursery_awake(self, library: str, providers: Sequence[str]) -> None: ...
 
-    def nursery_lost(self, reason: str) -> None: ...
+    def nursery_lost(self, pid: int, reason: str) -> None: ...
 
     def replica_exited(self, pid: int, status: int) -> None: ...
 
@@ -117,7 +117,7 @@ class Nursery:
         if self._stopping:
             return
         reason = self.broken or (f"killed by signal {-status}" if status < 0 else f"exit status {status}")
-        self._observer.nursery_lost(reason)
+        self._observer.nursery_lost(self.pid, reason)
         delay = RESTART_SECONDS[min(self._failures, len(RESTART_SECONDS) - 1)]
         self._failures += 1
         self._restart = asyncio.get_running_loop().call_later(delay, self.start)

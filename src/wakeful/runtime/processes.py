@@ -16,6 +16,8 @@ from wakeful.runtime.nursery import SLOTS, Nursery
 log = logging.getLogger(__name__)
 
 PR_SET_CHILD_SUBREAPER = 36
+REAP_SECONDS = 1.0
+"""How often the replicas of a dead nursery are looked after: nobody else reaps them."""
 REPORT_SECONDS = 0.5
 """A death that nobody reports within this time stays unexplained: its nursery has died too."""
 
@@ -41,6 +43,8 @@ class Processes:
         self._numbers = 0
         self._statuses: dict[int, int] = {}
         self._waiting: dict[int, Callable[[Death], None]] = {}
+        self._orphaned: set[int] = set()
+        """Process groups whose nursery has died. Their replicas are our children now."""
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # replicas of a dead nursery become ours
 
     # ── forking ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -83,19 +87,33 @@ class Processes:
         self._look(pid, REPORT_SECONDS)
 
     def _look(self, pid: int, patience: float) -> None:
-        """Reap a replica that became ours when its nursery died; for all others the nursery's report comes."""
+        """A replica that became ours when its nursery died is reaped here; for all others the nursery's report comes."""
+        self._reap_orphans()
         if pid not in self._waiting:
             return
-        try:
-            reaped, status = os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:
-            reaped, status = 0, 0
-        if reaped:
-            self.report(pid, status)
-        elif patience <= 0:
+        if patience <= 0:
             self._waiting.pop(pid)(Death("unknown", "the process ended and nobody saw how"))
         else:
             asyncio.get_running_loop().call_later(0.02, self._look, pid, patience - 0.02)
+
+    def nursery_lost(self, backend: str, group: int, reason: str) -> None:
+        self._orphaned.add(group)
+        if len(self._orphaned) == 1:
+            self._look_after_orphans()
+        self.on_nursery_lost(backend, reason)
+
+    def _look_after_orphans(self) -> None:
+        self._reap_orphans()
+        if self._orphaned:
+            asyncio.get_running_loop().call_later(REAP_SECONDS, self._look_after_orphans)
+
+    def _reap_orphans(self) -> None:
+        for group in list(self._orphaned):
+            try:
+                while (reaped := os.waitpid(-group, os.WNOHANG)) != (0, 0):
+                    self.report(*reaped)
+            except ChildProcessError:  # none is left
+                self._orphaned.discard(group)
 
     def report(self, pid: int, status: int) -> None:
         """Somebody has reaped a process."""
@@ -130,8 +148,8 @@ class _Reports:
         self._processes.library[self._backend] = library
         log.info("nursery for %s is awake: %s, %s", self._backend, library, ", ".join(providers))
 
-    def nursery_lost(self, reason: str) -> None:
-        self._processes.on_nursery_lost(self._backend, reason)
+    def nursery_lost(self, pid: int, reason: str) -> None:
+        self._processes.nursery_lost(self._backend, pid, reason)
 
     def replica_exited(self, pid: int, status: int) -> None:
         self._processes.report(pid, status)
