@@ -109,21 +109,24 @@ class Daemon:
 
 
 def processes_below(daemon: int) -> dict[int, str]:
-    """All descendants of a process, by pid: its own children are called "nursery", theirs "replica"."""
-    parents = {}
+    """All descendants of a process, by pid: "nursery" for one that leads a process group, else "replica"."""
+    parents, leaders = {}, set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except (OSError, IndexError):
+                _, parent, group = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+            except (OSError, ValueError):
                 continue
+            parents[int(entry.name)] = int(parent)
+            if group == entry.name:
+                leaders.add(int(entry.name))
     below: dict[int, str] = {}
     for pid in sorted(parents):
         chain = [pid]
         while chain[-1] in parents and chain[-1] != daemon:
             chain.append(parents[chain[-1]])
         if chain[-1] == daemon and pid != daemon:
-            below[pid] = "nursery" if len(chain) == 2 else "replica"
+            below[pid] = "nursery" if pid in leaders else "replica"
     return below
 
 

@@ -10,7 +10,7 @@ from wakeful.batching.batcher import Batcher, Lane
 from wakeful.batching.padding import Padder
 from wakeful.clock import monotonic
 from wakeful.config.settings import ModelSettings
-from wakeful.errors import OutOfMemory, Unavailable, WakefulError
+from wakeful.errors import ExecutionFailed, OutOfMemory, Unavailable, WakefulError
 from wakeful.inference import InferRequest
 from wakeful.memory.supervisor import Standing, Supervisor
 from wakeful.models.backoff import Backoff
@@ -29,6 +29,8 @@ from wakeful.telemetry.events import Events
 from wakeful.telemetry.metrics import Gauges, ModelStats, UnloadReason
 from wakeful.telemetry.units import show_bytes, show_seconds
 
+STEADY_SECONDS = 60.0
+"""A replica that lived so long was no part of a series of deaths."""
 PROBE_SECONDS = 60.0
 """Longest wait for a self-test."""
 OOM_LOAD_TRIES = 2
@@ -86,6 +88,9 @@ class Model:
         self._closed = False
         self._leaving: UnloadReason | None = None
         """Why the model is being put to sleep by hand; None when it is not."""
+        self._restarts = Backoff()
+        """Between deaths and the restoring of what the settings keep loaded."""
+        self._restoring: asyncio.TimerHandle | None = None
         stats.read_gauges = self._gauges
         self._recall()
 
@@ -162,6 +167,7 @@ class Model:
         future = asyncio.get_running_loop().create_future()
         self._waiters.asleep.append(future)
         self._leaving = reason
+        self._restore_later(None)
         self._leave_when_served()
         await future
 
@@ -269,6 +275,21 @@ class Model:
         for _ in range(wanted - self.group.staying):
             self.group.start()
 
+    def _restore_later(self, pause: float | None) -> None:
+        """After a pause bring back what the settings keep loaded; None: not any more."""
+        if self._restoring is not None:
+            self._restoring.cancel()
+            self._restoring = None
+        if pause is not None:
+            self._restoring = asyncio.get_running_loop().call_later(pause, self._restore)
+
+    def _restore(self) -> None:
+        self._restoring = None
+        if self.group.ready():
+            self._fill_up()
+        else:
+            self.start_standing()
+
     def replica_draining(self, replica: Replica) -> None:
         lane = self._lanes.get(replica.number)
         if lane is not None and not lane.closed:
@@ -281,6 +302,11 @@ class Model:
         if lane is not None:
             self.batcher.lost(lane, death.text, death.kind == "oom")
         self._probing = False
+        now = monotonic()
+        if now - replica.ready_at > STEADY_SECONDS:
+            self._restarts.clear()
+        if self._leaving is None:
+            self._restore_later(self._restarts.failed(ExecutionFailed(death.text), now))
         self._after_leaving()
 
     def replica_gone(self, replica: Replica, reason: UnloadReason) -> None:
@@ -303,7 +329,7 @@ class Model:
         self.group.cancel_sweep()
         for future in _take(self._waiters.asleep):
             future.set_result(None)
-        if not self._closed and (len(self.batcher.room) or (self._stands and not by_hand)):
+        if not self._closed and (len(self.batcher.room) or (self._stands and not by_hand and self._restoring is None)):
             self._wake()
 
     def start_failed(self, replica: Replica, error: WakefulError) -> None:
@@ -311,6 +337,8 @@ class Model:
         if self.group.ready() or self.group.starting:
             events.emit("scale", self.id, f"#{replica.index} could not be added: {error.message}; going on with {self.group.staying}")
             self._growth.failed(error, monotonic())
+            if self._leaving is None:
+                self._restore_later(self._restarts.failed(error, monotonic()))
             return
         if isinstance(error, OutOfMemory) and self._oom_loads < OOM_LOAD_TRIES and self._around.supervisor.relieve(self.id):
             self._oom_loads += 1
@@ -319,8 +347,7 @@ class Model:
             return
         self._leaving = None
         pause = self.backoff.failed(error, monotonic())
-        if self._stands:
-            asyncio.get_running_loop().call_later(pause, self.start_standing)
+        self._restore_later(pause)
         events.emit("refuse", self.id, f"load failed: {error.message}; next try in {show_seconds(pause)}", code=error.code)
         refusal = type(error)(error.message, retry_after=pause, unstarted=True)
         self.batcher.fail_all(refusal)
