@@ -8,7 +8,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: serve test lint ruff mypy bands pytest docs clean
+.PHONY: serve test lint ruff mypy bands pytest docs clean always
 .DELETE_ON_ERROR:
 
 serve: $(VENV)/.installed
@@ -30,9 +30,15 @@ bands: $(VENV)/.installed-test
 pytest: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(TESTS)
 
-docs: $(VENV)/.installed
-	$(BIN)/python -m wakeful.config.reference > docs/configuration.md.new
-	mv docs/configuration.md.new docs/configuration.md
+# The pages that are made from the code.
+docs: docs/configuration.md docs/errors.md docs/metrics.md
+
+docs/configuration.md: PAGE = wakeful.config.reference
+docs/errors.md: PAGE = wakeful.frontends.http.reference
+docs/metrics.md: PAGE = wakeful.telemetry.reference
+docs/configuration.md docs/errors.md docs/metrics.md: $(VENV)/.installed always
+	$(BIN)/python -m $(PAGE) > $@.new
+	mv $@.new $@
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,103 @@
+"""The README's blocks do what it says: they are run as they stand, but for the port and the waiting."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+from tests.daemon import Daemon, running
+from wakeful.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCKS = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))
+ADDRESS = "127.0.0.1:8080"
+FRAUD = """<ir_version: 9, opset_import: ["": 17]>
+fraud (float[N,4] features) => (float[N,1] score) { sum = MatMul(features, weights)  score = Sigmoid(sum) }"""
+
+
+def blocks(language: str) -> list[str]:
+    return [text for kind, text in BLOCKS if kind == language]
+
+
+def commands(program: str) -> list[str]:
+    return [line for text in blocks("sh") for line in text.splitlines() if line.split()[0] == program]
+
+
+def masked(line: str) -> str:
+    """A log line without its time and figures."""
+    return re.sub(r"[\d.]+ (?:us|ms|s|B|[KM]iB)\b", "#", re.sub(r"^\S+ ", "", line))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory that the README tells its reader to make."""
+    directory = tmp_path_factory.mktemp("readme") / "models"
+    directory.mkdir()
+    model = parser.parse_model(FRAUD)
+    model.graph.initializer.append(numpy_helper.from_array(np.array([[0.5], [-0.25], [0.125], [1]], np.float32), "weights"))
+    onnx.save(model, directory / "fraud.onnx")
+    (settings,) = blocks("toml")
+    (directory / "models.toml").write_text(settings, encoding="utf-8")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def daemon(models: Path) -> Iterator[Daemon]:
+    (serve,) = commands("wakeful")
+    assert serve.split() == ["wakeful", "serve", "--models-dir", models.name]
+    with running(models.parent, "--models-dir", str(models), "--demo") as daemon:
+        yield daemon
+
+
+def test_the_two_commands_exist() -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert [command.split()[1] for command in commands("make")] == ["serve", "test"]
+    assert {"serve", "test"} <= set(targets)
+
+
+def test_the_settings_are_right(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(models / "models.toml")], 0.0) == 0
+    assert "1 model, no error: fraud" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", commands("curl"))
+def test_curl_lines_answer(daemon: Daemon, command: str) -> None:
+    assert ADDRESS in command
+    command = command.replace(ADDRESS, f"{daemon.host}:{daemon.port}") + " --fail-with-body"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout
+    assert '"name":"fraud"' in done.stdout or '"outputs":[{' in done.stdout
+
+
+def test_the_python_block_prints_an_answer(daemon: Daemon) -> None:
+    (code,) = blocks("python")
+    assert ADDRESS in code
+    code = code.replace(ADDRESS, f"{daemon.host}:{daemon.port}")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert re.fullmatch(r"\[\[0\.\d+ *\]\n \[0\.\d+ *\]\]\n", done.stdout), done.stdout
+
+
+def test_the_log_looks_as_shown(models: Path, tmp_path: Path) -> None:
+    """With half a second instead of five minutes."""
+    (shown,) = blocks("text")
+    settings = models / "models.toml"
+    assert "idle_timeout_secs = 300" in settings.read_text("utf-8")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "fraud.onnx").write_bytes((models / "fraud.onnx").read_bytes())
+    quick = settings.read_text("utf-8").replace("idle_timeout_secs = 300", "idle_timeout_secs = 0.5")
+    (tmp_path / "models" / "models.toml").write_text(quick, encoding="utf-8")
+    with running(tmp_path, "--models-dir", str(tmp_path / "models"), "--no-grpc") as daemon:
+        assert daemon.infer("fraud", "features", [1, 2, 3, 4], [1, 4])[0] == 200
+        daemon.wait_event("probe", "fraud")
+        asleep = daemon.wait_event("unload", "fraud")
+        assert daemon.infer("fraud", "features", [1, 2, 3, 4], [1, 4])[0] == 200
+        daemon.wait_event("load", "fraud", since=asleep["seq"])
+        seen = [masked(line) for line in daemon.log.splitlines() if " fraud " in line]
+    assert seen[: len(shown.splitlines())] == [masked(line) for line in shown.splitlines()]
