@@ -24,8 +24,12 @@ def send_descriptors(sock: socket.socket, data: bytes, descriptors: Sequence[int
 
 def receive_descriptors(sock: socket.socket, count: int) -> tuple[bytes, list[int]]:
     """One message and up to `count` descriptors, which are closed on exec."""
-    data, descriptors, _, _ = socket.recv_fds(sock, PACKET, count, socket.MSG_CMSG_CLOEXEC)
-    return data, descriptors
+    descriptors = array.array("i")  # not socket.recv_fds, which forgets its flags
+    data, ancillary, _, _ = sock.recvmsg(PACKET, socket.CMSG_SPACE(count * descriptors.itemsize), socket.MSG_CMSG_CLOEXEC)
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(content)
+    return data, list(descriptors)
 
 
 class Channel(Generic[Message]):
