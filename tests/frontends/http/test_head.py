@@ -83,7 +83,8 @@ def test_what_proxies_may_read_differently_is_refused(fields: bytes) -> None:
     "data",
     [
         b"", b"\r\n\r\n", b"GET / HTTP/1.1\r\n", b"GET /\r\n\r\n", b"GET / HTTP/1.2\r\n\r\n", b"GET / HTTP/2.0\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\n",
-        b"get / HTTP/1.1\r\n\r\n", b"GET\t/ HTTP/1.1\r\n\r\n", b"GET abc HTTP/1.1\r\n\r\n", b"GET /a\0b HTTP/1.1\r\n\r\n", b"GET /\xc3\xa9 HTTP/1.1\r\n\r\n",
+        b"get / HTTP/1.1\r\n\r\n", b"GET\t/ HTTP/1.1\r\n\r\n", b"GET abc HTTP/1.1\r\n\r\n", b"GET /a\0b HTTP/1.1\r\n\r\n",
+        b"GET /\xc3\xa9 HTTP/1.1\r\n\r\n",
         b"GET /%ff HTTP/1.1\r\n\r\n", b"CONNECT a:80 HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\nHost: a\r\n\r\n", b"GET / HTTP/1.1\r\n Host: a\r\n\r\n",
         b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\r\n\r\n",
     ],

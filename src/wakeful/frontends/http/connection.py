@@ -440,7 +440,7 @@ class Connection(asyncio.Protocol):
 
     def _give_up(self) -> None:
         if self.unsent:
-            self._transport.abort()
+            self.abort()
         elif self.receiving:
             if self._transport.get_protocol() is not self:
                 self._hand_over_to(self)
@@ -458,6 +458,11 @@ class Connection(asyncio.Protocol):
         self._want_close = self._discarding = True
         self._buffer = b""
         self._transport.close()
+
+    def abort(self) -> None:
+        """Close now. (`close` waits until the client has taken what is on its way, and so does the loop when it closes.)"""
+        self._want_close = self._discarding = True
+        self._transport.abort()
 
 
 class LargeBody(asyncio.BufferedProtocol):

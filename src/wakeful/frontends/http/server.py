@@ -61,8 +61,8 @@ class HttpServer:
         return sum(connection.busy or connection.receiving or connection.unsent > 0 for connection in self._shared.connections)
 
     def close(self) -> None:
-        """Close what is left."""
+        """Close what is left, its last answer taken or not."""
         if self._care is not None:
             self._care.cancel()
         for connection in list(self._shared.connections):
-            connection.close()
+            connection.abort()
