@@ -31,12 +31,13 @@ pytest: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(TESTS)
 
 # The pages that are made from the code.
-docs: docs/configuration.md docs/errors.md docs/metrics.md
+docs: docs/configuration.md docs/errors.md docs/http.md docs/metrics.md
 
 docs/configuration.md: PAGE = wakeful.config.reference
 docs/errors.md: PAGE = wakeful.frontends.http.reference
+docs/http.md: PAGE = wakeful.frontends.http.route_reference
 docs/metrics.md: PAGE = wakeful.telemetry.reference
-docs/configuration.md docs/errors.md docs/metrics.md: $(VENV)/.installed always
+docs/configuration.md docs/errors.md docs/http.md docs/metrics.md: $(VENV)/.installed always
 	$(BIN)/python -m $(PAGE) > $@.new
 	mv $@.new $@
 

@@ -38,36 +38,35 @@ def table(engine: Engine, spawn: Spawn) -> list[Entry]:
     def later(handler: Waiting) -> Handler:
         return waiting(spawn, handler)
 
-    at = Entry
     return [
         # Open Inference Protocol
-        at("POST", "/v2/models/{model}[/versions/{version}]/infer", "oip", infer.oip, "Run the model, waking it if it sleeps"),
-        at("GET", "/v2", "oip", admin.oip_server, "Name, version and extensions of the server"),
-        at("GET", "/v2/health/live", "oip", admin.live, "200 while the server runs"),
-        at("GET", "/v2/health/ready", "oip", admin.ready, "200 while the server takes requests, else 503"),
-        at("GET", "/v2/models/stats", "oip", admin.oip_statistics, "Counts and times of every model"),
-        at("GET", "/v2/models/{model}[/versions/{version}]/ready", "oip", admin.oip_model_ready, "200 while the model is awake, else 503"),
-        at("GET", "/v2/models/{model}[/versions/{version}]/config", "oip", later(admin.oip_config), "The model as Triton's configuration"),
-        at("GET", "/v2/models/{model}[/versions/{version}]/stats", "oip", admin.oip_statistics, "Counts and times of the model"),
-        at("GET", "/v2/models/{model}[/versions/{version}]", "oip", later(admin.oip_model), "Inputs, outputs, merging; does not wake it"),
-        at("POST", "/v2/repository/index", "oip", admin.oip_repository_index, "All models and their states; `{\"ready\": true}`: only those awake"),
-        at("POST", "/v2/repository/models/{model}/load", "oip", later(admin.oip_load), "Wake the model, and answer when it is awake"),
-        at("POST", "/v2/repository/models/{model}/unload", "oip", later(admin.oip_unload), "Put the model to sleep"),
+        Entry("POST", "/v2/models/{model}[/versions/{version}]/infer", "oip", infer.oip, "Run the model, waking it if it sleeps"),
+        Entry("GET", "/v2", "oip", admin.oip_server, "Name, version and extensions of the server"),
+        Entry("GET", "/v2/health/live", "oip", admin.live, "200 while the server runs"),
+        Entry("GET", "/v2/health/ready", "oip", admin.ready, "200 while the server takes requests, else 503"),
+        Entry("GET", "/v2/models/stats", "oip", admin.oip_statistics, "Counts and times of every model"),
+        Entry("GET", "/v2/models/{model}[/versions/{version}]/ready", "oip", admin.oip_model_ready, "200 while the model is awake, else 503"),
+        Entry("GET", "/v2/models/{model}[/versions/{version}]/config", "oip", later(admin.oip_config), "The model as Triton's configuration"),
+        Entry("GET", "/v2/models/{model}[/versions/{version}]/stats", "oip", admin.oip_statistics, "Counts and times of the model"),
+        Entry("GET", "/v2/models/{model}[/versions/{version}]", "oip", later(admin.oip_model), "Inputs, outputs, merging; does not wake it"),
+        Entry("POST", "/v2/repository/index", "oip", admin.oip_repository_index, "All models with their states, or those that are awake"),
+        Entry("POST", "/v2/repository/models/{model}/load", "oip", later(admin.oip_load), "Wake the model, and answer when it is awake"),
+        Entry("POST", "/v2/repository/models/{model}/unload", "oip", later(admin.oip_unload), "Put the model to sleep"),
         # SnoozeML
-        at("GET", "/", "snooze", admin.index, "Name and version of the server, and where to look"),
-        at("GET", "/health/live", "snooze", admin.live, "200 while the server runs"),
-        at("GET", "/health/ready", "snooze", admin.ready, "200 while the server takes requests, else 503"),
-        at("GET", "/v1/models", "snooze", admin.snooze_models, "All models with their states and settings"),
-        at("POST", "/v1/models/refresh", "snooze", later(admin.snooze_refresh), "Look for new, changed and vanished files in the models directory"),
-        at("POST", "/v1/models/upload", "snooze", _no_upload, "Not built yet: 501"),
-        at("POST", "/v1/models/{model}/infer", "snooze", infer.snooze, "Run the model, waking it if it sleeps; float32 only"),
-        at("POST", "/v1/models/{model}/load", "snooze", later(admin.snooze_load), "Wake the model, and answer when it is awake"),
-        at("POST", "/v1/models/{model}/unload", "snooze", later(admin.snooze_unload), "Put the model to sleep"),
-        at("POST", "/v1/models/{model}/pin", "snooze", later(admin.snooze_pin), "Wake the model and keep it awake"),
-        at("POST", "/v1/models/{model}/unpin", "snooze", later(admin.snooze_unpin), "Let the model sleep again"),
+        Entry("GET", "/", "snooze", admin.index, "Name and version of the server, and where to look"),
+        Entry("GET", "/health/live", "snooze", admin.live, "200 while the server runs"),
+        Entry("GET", "/health/ready", "snooze", admin.ready, "200 while the server takes requests, else 503"),
+        Entry("GET", "/v1/models", "snooze", admin.snooze_models, "All models with their states and settings"),
+        Entry("POST", "/v1/models/refresh", "snooze", later(admin.snooze_refresh), "Look for new, changed and vanished model files"),
+        Entry("POST", "/v1/models/upload", "snooze", _no_upload, "Not built yet: 501"),
+        Entry("POST", "/v1/models/{model}/infer", "snooze", infer.snooze, "Run the model, waking it if it sleeps; float32 only"),
+        Entry("POST", "/v1/models/{model}/load", "snooze", later(admin.snooze_load), "Wake the model, and answer when it is awake"),
+        Entry("POST", "/v1/models/{model}/unload", "snooze", later(admin.snooze_unload), "Put the model to sleep"),
+        Entry("POST", "/v1/models/{model}/pin", "snooze", later(admin.snooze_pin), "Wake the model and keep it awake"),
+        Entry("POST", "/v1/models/{model}/unpin", "snooze", later(admin.snooze_unpin), "Let the model sleep again"),
         # Both
-        at("GET", "/metrics", "snooze", admin.metrics, "Metrics for Prometheus"),
-        at("GET", "/v1/events", "snooze", admin.events, "The latest decisions and their figures; `?since=` number, `limit=`, `model=`, `kind=`"),
+        Entry("GET", "/metrics", "snooze", admin.metrics, "Metrics for Prometheus"),
+        Entry("GET", "/v1/events", "snooze", admin.events, "The latest decisions and their figures; `?since=` number, `limit=`, `model=`, `kind=`"),
     ]
 
 
