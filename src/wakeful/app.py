@@ -55,7 +55,7 @@ class App:
         self.log = Log(format=settings.server.log_format)
         capture_logging(self.log)
         self.events = Events(self.log)
-        self.metrics = Metrics()
+        self.metrics = Metrics(self._log_request if settings.server.log_requests else None)
         self.registry = Registry()
         self.knowledge = Knowledge(settings.cache.directory)
         self.cache = PreparedCache(settings.cache.directory, settings.cache.limit)
@@ -77,6 +77,10 @@ class App:
     def _make_model(self, settings: ModelSettings) -> Model:
         file = ModelFile(settings.path, settings.backend, library_of(settings.backend), self.knowledge, self.cache)
         return Model(settings, file, self.metrics.model(settings.id), self.surroundings)
+
+    def _log_request(self, model: str, protocol: str, outcome: str, seconds: float) -> None:
+        figures = {"protocol": protocol, "outcome": outcome, "seconds": seconds}
+        self.log.write("request", model, f"{protocol} {outcome} in {show_seconds(seconds)}", figures)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a handler that waits as a task of the daemon."""

@@ -95,6 +95,16 @@ def test_a_models_directory_without_models_says_what_to_do(tmp_path: Path) -> No
         assert "gRPC is not served yet" in daemon.log
 
 
+def test_requests_are_lines_only_if_that_is_wanted(tmp_path: Path) -> None:
+    for options, lines in (((), 0), (("--log-requests",), 2)):
+        with running(tmp_path / str(lines), "--demo", *options) as daemon:
+            assert daemon.infer("demo-model", "input", [1, 2, 3, 4], [1, 4])[0] == 200
+            assert daemon.infer("demo-model", "inptu", [1, 2, 3, 4], [1, 4])[0] == 400
+        written = [line.split(" ", 1)[1] for line in daemon.log.splitlines() if " request " in line]
+        assert len(written) == lines
+        assert all(line.startswith("request demo-model oip ") for line in written)
+
+
 def test_a_busy_address_names_its_holder(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]

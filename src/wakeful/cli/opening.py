@@ -19,8 +19,8 @@ from wakeful.frontends.http.server import url_of
 from wakeful.memory.budget import DEFAULT_SHARE, Memory, cpu_quota, read_memory
 from wakeful.telemetry.units import show_bytes
 
-WIDTH = 88
-LABEL = 10
+WIDTH = 80
+LABEL = 11
 TRY_BODY = '{"inputs":[{"name":"input","shape":[1,4],"datatype":"FP32","data":[1,2,3,4]}]}'
 DEMO = "demo-model"
 
@@ -107,7 +107,8 @@ def first_steps(settings: Settings, url: str) -> list[Row]:
     """A request that is answered, for those who have no model of their own here yet."""
     own = "every *.onnx in DIR: wakeful serve --models-dir DIR"
     if any(model.id == DEMO and _is_demo(model) for model in settings.models):
-        return [Row("try", f"curl -s {url}/v2/models/{DEMO}/infer -d '{TRY_BODY}'", wrap=False), Row("next", f"your own models, {own}")]
+        attempt = Row("try", f"curl -s {url}/v2/models/{DEMO}/infer -d '{TRY_BODY}'", wrap=False)
+        return [attempt, Row("next", f"your own models, {own}")] if all(map(_is_demo, settings.models)) else [attempt]
     if settings.models:
         return []
     attempt = Row("try", f"curl -s {url}/v1/models", wrap=False)

@@ -104,16 +104,21 @@ class Gauges(NamedTuple):
     resident_bytes: int
 
 
+Listener = Callable[[str, str, str, float], None]
+"""Takes model, protocol, outcome and seconds."""
+
+
 class ModelStats:
     """All counters of one model. They live as long as the daemon, whatever becomes of the model's replicas or of its registration."""
 
     __slots__ = (
         "model", "requests", "queue_seconds", "run_seconds", "request_seconds", "load_seconds", "batch_rows", "unloads", "scaling_steps",
-        "restarts", "load_retries", "read_gauges",
+        "restarts", "load_retries", "read_gauges", "_listener",
     )
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, listener: Listener | None = None) -> None:
         self.model = model
+        self._listener = listener
         self.requests: defaultdict[tuple[str, str], int] = defaultdict(int)
         """By (protocol, outcome)."""
         self.queue_seconds = Histogram(SECONDS)
@@ -133,13 +138,16 @@ class ModelStats:
         """Count one request. `outcome` is SUCCESS or an error's code, `seconds` the time since it arrived."""
         self.requests[protocol, outcome] += 1
         self.request_seconds.observe(seconds)
+        if self._listener is not None:
+            self._listener(self.model, protocol, outcome, seconds)
 
 
 class Metrics:
-    """The counters of the whole daemon, and the page that shows them."""
+    """The counters of the whole daemon, and the page that shows them. `listener` hears of each request as it is settled."""
 
-    def __init__(self) -> None:
-        self.unnamed = ModelStats("")
+    def __init__(self, listener: Listener | None = None) -> None:
+        self._listener = listener
+        self.unnamed = ModelStats("", listener)
         """For requests that name no configured model: their names come from callers and must not become labels."""
         self.thrashing = 0
         self.read_budget: Callable[[], float] = _nothing
@@ -153,7 +161,7 @@ class Metrics:
         """The counters of a configured model; a name that comes back after its removal finds its old ones."""
         stats = self._models.get(name)
         if stats is None:
-            stats = self._models[name] = ModelStats(name)
+            stats = self._models[name] = ModelStats(name, self._listener)
         return stats
 
     def render(self) -> bytes:
