@@ -231,6 +231,22 @@ def heavy(path: Path, mb: int, *, external: bool = False) -> Path:
     return path
 
 
+def weighty(path: Path, mb: int) -> Path:
+    """x FP32 [N,4] -> y the same, beside `mb` MiB of weights that each run only touches."""
+    table = np.random.default_rng(5).standard_normal((mb * 65536, 4), dtype=np.float32)
+    graph = """weighty (float[N,4] x) => (float[N,4] y)
+        <int64[1] columns = {1}, float nothing = {0.0}>
+        {
+            total = ReduceSum<keepdims = 0>(x, columns)
+            zero = Mul(total, nothing)
+            first = Cast<to = 7>(zero)
+            row = Gather(table, first)
+            nought = Mul(row, nothing)
+            y = Add(x, nought)
+        }"""
+    return write(path, graph, [numpy_helper.from_array(table, "table")])
+
+
 def slow(path: Path, iterations: int = 1000) -> Path:
     """x FP32 [N,4] -> y the same, after `iterations` multiplications of [N,256] by [256,256].
 

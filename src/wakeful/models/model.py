@@ -211,6 +211,8 @@ class Model:
 
     def _grow(self) -> None:
         """The smallest queue is over the threshold: one more replica, if the policy agrees. Or one less, if the last one brought nothing."""
+        if not self.batcher.lanes:  # the first one is on its way, and brings the others that the settings ask for
+            return
         growing = self._growth.decide(self._scene())
         emit = self._around.events.emit
         if growing.hold is not None:
