@@ -38,8 +38,8 @@ class Errands:
         self._wished = asyncio.Event()
 
     def wish_prepared(self, model: Model) -> None:
-        """Prepare this model's file some time soon, unless that was found to be useless."""
-        if self._cache is None or model in self._wishes or model.file.identity in self._refused:
+        """Prepare this model's file some time soon, unless that was found to be useless. Copies are made for the CPU."""
+        if self._cache is None or model.device != "cpu" or model in self._wishes or model.file.identity in self._refused:
             return
         try:
             small = model.settings.path.stat().st_size < SMALLEST
@@ -72,7 +72,9 @@ class Errands:
         cache, file, settings = self._cache, model.file, model.settings
         identity = file.identity
         assert cache is not None
-        if await asyncio.to_thread(cache.adopt, settings.path, identity, settings.backend, file.library):
+        if file.prepared_copy():  # it was there and was not used: it does not load
+            await asyncio.to_thread(cache.forget, identity)
+        elif await asyncio.to_thread(cache.adopt, settings.path, identity, settings.backend, file.library):
             return
         directory = await asyncio.to_thread(cache.begin)
         if directory is None:
