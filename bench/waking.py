@@ -62,7 +62,7 @@ def make_model(path: Path, megabytes: int = 90, width: int = 1024) -> None:
         out = "y" if layer == layers - 1 else f"h{layer}"
         nodes.append(helper.make_node("MatMul", [last, f"w{layer}"], [out]))
         last = out
-    shape = ["N", width]
+    shape: list[str | int | None] = ["N", width]
     graph = helper.make_graph(
         nodes, "chain", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)], weights,
