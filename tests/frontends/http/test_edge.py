@@ -1,0 +1,178 @@
+"""The edge of a real daemon: names, clients that leave, and the end."""
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import onnx_models
+from tests.daemon import Daemon, running, wait_until
+from tests.frontends.http.stage import Client, get, pattern, post, serving
+from wakeful.engine import Engine
+from wakeful.frontends.http.connection import CONTINUE
+from wakeful.frontends.http.routes import Router, table
+from wakeful.models.registry import Registry
+from wakeful.telemetry.events import Events
+from wakeful.telemetry.metrics import Metrics
+
+MODELS = """
+[defaults]
+idle_timeout_secs = 0
+prepare = "off"
+
+[[models]]
+id = "single"
+path = "ident.onnx"
+batching = "off"
+max_replicas = 1
+"""
+ASKED = json.dumps({"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]}).encode()
+REQUEST = post("/v2/models/single/infer", ASKED)
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    directory = tmp_path_factory.mktemp("edge") / "models"
+    directory.mkdir()
+    onnx_models.ident(directory / "ident.onnx")
+    onnx_models.ident(directory.parent / "outside.onnx")
+    (directory / "models.toml").write_text(MODELS)
+    with running(directory, "--config", str(directory / "models.toml"), "--no-grpc") as daemon:
+        yield daemon
+
+
+def connect(daemon: Daemon) -> Client:
+    return Client(socket.create_connection((daemon.host, daemon.port)))
+
+
+def inodes(daemon: Daemon) -> dict[int, str]:
+    """The daemon's accepted connections: the client's port, and the inode of our end."""
+    rows = [line.split() for line in Path(f"/proc/{daemon.process.pid}/net/tcp").read_text().splitlines()[1:]]
+    listening, orphaned = "0A", "0"
+    ports = ((int(row[1].rpartition(":")[2], 16), int(row[2].rpartition(":")[2], 16), row) for row in rows)
+    return {theirs: row[9] for ours, theirs, row in ports if ours == daemon.port and row[3] != listening and row[9] != orphaned}
+
+
+def holds(daemon: Daemon, inode: str) -> bool:
+    """Has the daemon still this socket open?"""
+    for entry in Path(f"/proc/{daemon.process.pid}/fd").iterdir():
+        try:
+            if str(entry.readlink()) == f"socket:[{inode}]":
+                return True
+        except OSError:
+            continue
+    return False
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "..", "../outside", "../outside.onnx", "../nothing", "%2e%2e%2foutside", "..%2foutside", "%252e%252e%252foutside", "/etc/passwd",
+        "%2Fetc%2Fpasswd", "./single", "single.onnx", "ident", "ident.onnx", "SINGLE", "a/b", "x" * 300, "%00", "single%00",
+        "a%0d%0aX:%20y",
+        "file:%2F%2F%2Fetc%2Fpasswd", "http:%2F%2F169.254.169.254", "%20single", "versions", "single/versions/../1",
+    ],
+)
+def test_c50_a_name_is_only_a_name(daemon: Daemon, name: str) -> None:
+    """The same 404 in the same words, whether or not a file of that name exists, and nothing is opened."""
+    calls = [
+        ("POST", f"/v2/models/{name}/infer", ASKED), ("GET", f"/v2/models/{name}/ready", None), ("GET", f"/v2/models/{name}", None),
+        ("GET", f"/v2/models/{name}/config", None), ("POST", f"/v2/repository/models/{name}/load", None),
+        ("POST", f"/v1/models/{name}/infer", ASKED), ("POST", f"/v1/models/{name}/load", None), ("POST", f"/v1/models/{name}/pin", None),
+    ]
+    for method, path, body in calls:
+        status, answer = daemon.call(method, path, body)
+        assert status == 404, (path, answer)
+        assert answer["error"].startswith(("no model is called ", "model single has no version"))
+        assert "onnx" not in answer["error"].replace(repr(name), "").replace(name, "")
+
+
+def test_clients_that_leave_leave_nothing(daemon: Daemon) -> None:
+    assert daemon.call("POST", "/v1/models/single/load")[0] == 200
+    beginnings = [b"", b"GET", REQUEST[:-1], REQUEST, post("/v2/models/single/infer", pattern(1 << 20))[:-1], get("/metrics"), b"\0\r\n\r\n"]
+    for reset in (False, True):
+        for beginning in beginnings * 10:
+            client = connect(daemon)
+            client.send(beginning)
+            client.close(reset)
+    wait_until(lambda: not inodes(daemon), "all of them are closed")
+    assert daemon.call("GET", "/health/ready")[0] == 200
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_who_has_left_costs_no_run(daemon: Daemon, reset: bool) -> None:
+    """The replica is frozen: what runs has begun, and of those behind it one client closes its connection, in good manner or not."""
+    assert daemon.infer("single", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+    left = daemon.metric("wakeful_requests_total", model="single", outcome="left")
+    [replica] = [pid for pid, role in daemon.children().items() if role == "replica"]
+    wait_until(lambda: not inodes(daemon), "nobody is connected")
+    os.kill(replica, signal.SIGSTOP)
+    try:
+        clients = [connect(daemon) for _ in range(5)]
+        for client in clients:
+            client.send(REQUEST)
+        port = clients[-1].sock.getsockname()[1]
+        wait_until(lambda: port in inodes(daemon), "all are connected")
+        inode = inodes(daemon)[port]
+        assert daemon.call("GET", "/health/live")[0] == 200  # it came later, so what the others sent has been read
+        clients[-1].close(reset)
+        wait_until(lambda: not holds(daemon, inode), "the daemon knows that one has left")
+    finally:
+        os.kill(replica, signal.SIGCONT)
+    for client in clients[:-1]:
+        assert client.receive()[0] == 200
+        client.close()
+    wait_until(lambda: daemon.metric("wakeful_requests_total", model="single", outcome="left") == left + 1, "it is counted as left")
+
+
+def test_a_half_closed_client_gets_its_answer(daemon: Daemon) -> None:
+    client = connect(daemon)
+    client.send(REQUEST)
+    client.finish()
+    answer = client.rest().replace(CONTINUE, b"")
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert answer.endswith(b'"data":[1.0,2.0,3.0,4.0]}]}')
+    client.close()
+
+
+def test_work_that_comes_when_it_drains_surely_did_not_start() -> None:
+    async def nothing(*_: object) -> None:
+        raise AssertionError
+
+    engine = Engine(Registry(), None, Metrics(), Events(), nothing, nothing)  # type: ignore[arg-type]  # no model, so no memory either
+    engine.condition.draining = True
+    with serving(find=Router(table(engine, lambda _: None)).find) as stage:
+        client = stage.connect()
+        for path in ("/v2/models/single/infer", "/v1/models/single/infer"):
+            status, headers, body = client.ask(post(path, ASKED))
+            assert (status, headers["x-wakeful-unstarted"], headers["retry-after"]) == (503, "1", "1")
+            assert json.loads(body) == {"error": "the server is stopping"}
+        assert client.ask(get("/v2/health/ready"))[0] == 503
+        assert client.ask(get("/health/live"))[0] == 200
+        client.close()
+
+
+def test_the_end(tmp_path: Path) -> None:
+    """Idle connections are closed, new ones refused; what is on its way is received and answered."""
+    with running(tmp_path, "--demo", "--no-grpc") as daemon:
+        assert daemon.call("POST", "/v1/models/demo-model/load")[0] == 200
+        idle, under_way = connect(daemon), connect(daemon)
+        assert idle.ask(get("/health/ready"))[0] == 200
+        asked = {"inputs": [{"name": "input", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]}
+        request = post("/v2/models/demo-model/infer", json.dumps(asked).encode())
+        under_way.send(request[:-1])
+        assert daemon.call("GET", "/health/live")[0] == 200
+        daemon.process.send_signal(signal.SIGTERM)
+        assert idle.rest() == b""
+        with pytest.raises(OSError, match=r"refused|reset"):
+            socket.create_connection((daemon.host, daemon.port))
+        status, headers, body = under_way.ask(request[-1:])
+        assert (status, headers["connection"]) == (200, "close")
+        assert json.loads(body)["model_name"] == "demo-model"
+        assert daemon.process.wait(30) == 0
+        for client in (idle, under_way):
+            client.close()
