@@ -45,6 +45,9 @@ _DATATYPES = {
 _ONNX_BFLOAT16 = 16
 """TensorProto.BFLOAT16."""
 
+_M_MMAP_THRESHOLD, _LARGEST_THRESHOLD = -3, 32 * 1024 * 1024
+"""An option of glibc's mallopt, and the highest value that it takes."""
+
 _FATAL = 4
 """Log severity. ONNX Runtime logs every error that it also raises, so that each bad request would leave a line (with paths) on stderr."""
 
@@ -104,6 +107,7 @@ def open_model(path: str, options: LoadOptions) -> OnnxBackend:
         prepared = session is not None
     try:
         if session is None:
+            _reuse_freed_memory()
             session = _session(path, _session_options(threads), device)
         _return_free_memory()
         # ONNX Runtime falls back to the CPU without an error when the device does not work.
@@ -143,9 +147,17 @@ def prepare(path: str, directory: str) -> None:
         raise Unavailable(f"the prepared copy of {Path(path).name} answers differently in output {output}")
 
 
+def _reuse_freed_memory() -> None:
+    """Let the C library take even large pieces from what was freed before. A load copies each weight several times, and by default each copy of
+    more than 128 KB is mapped, filled with zeros page by page, and unmapped: 290 ms for 90 MB of weights instead of 195. A prepared copy does the
+    opposite, it asks for much that it never touches: 87 ms of CPU with the default, 140 with this."""
+    if set_option := getattr(ctypes.CDLL(None), "mallopt", None):  # glibc has it, musl has not
+        set_option(_M_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
+
+
 def _return_free_memory() -> None:
     """Give the system what loading has freed: the C library would keep it, about as much again as half of the weights."""
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc has it, musl has not
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
 
 

@@ -14,14 +14,8 @@ from wakeful.runtime.channel import Channel
 from wakeful.runtime.messages import Awake, Broken, Exited, Fork, ForkFailed, FromNursery
 
 RESTART_SECONDS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-ENVIRONMENT = {
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "MALLOC_MMAP_THRESHOLD_": str(32 * 1024 * 1024),
-}
-"""Libraries must start no threads of their own in a process that will fork. And glibc must not map and unmap each weight that a load copies about:
-opening a model of 90 MB took 290 ms with its default threshold and takes 195 ms with the highest one."""
+QUIET_LIBRARIES = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Libraries must start no threads of their own in a process that will fork."""
 SLOTS = 2
 """One slot is collated, or answered from, while the other one runs."""
 
@@ -72,7 +66,7 @@ class Nursery:
             stdout=output_writer,
             stderr=output_writer,
             pass_fds=(theirs.fileno(), lifeline),
-            env=ENVIRONMENT | os.environ,
+            env=QUIET_LIBRARIES | os.environ,
             start_new_session=True,
         )
         theirs.close()
