@@ -44,7 +44,24 @@ def test_a_busy_copy_stays_and_keeps_the_primary() -> None:
 
 def test_a_newborn_has_its_own_clock() -> None:
     views = [*quiet(2), IdleView(2, False, last_done=90.0)]
-    assert sweep(100.0, views, 300.0) == Sweep((1,), 90.0 + 150.0)
+    assert sweep(100.0, views, 300.0) == Sweep((), 90.0 + 100.0)
+    assert sweep(190.0, views, 300.0) == Sweep((2, 1), 300.0)  # always the highest first, so the other one has waited for it
+
+
+def test_a_busy_copy_does_not_keep_the_idle_ones_below_it() -> None:
+    views = [*quiet(3), IdleView(3, busy=True, last_done=0.0)]
+    assert sweep(75.0, views, 300.0) == Sweep((2, 1), None)
+
+
+def test_copies_that_fall_idle_one_after_the_other_leave_likewise_and_not_ever_more_slowly() -> None:
+    """At the end of a burst the last completions are milliseconds apart; the seed wants the copies gone after T / 4 all the same."""
+    views = [IdleView(index, False, 0.01 * index, peers=4) for index in range(4)]
+    assert sweep(75.02, views, 300.0) == Sweep((), 75.03)
+    assert sweep(75.03, views, 300.0) == Sweep((3, 2, 1), 300.0)
+    backwards = [IdleView(index, False, 0.01 * (3 - index), peers=4) for index in range(4)]
+    assert sweep(75.0, backwards, 300.0) == Sweep((3,), 75.01)
+    assert sweep(75.01, backwards[:3], 300.0) == Sweep((2,), 75.02)
+    assert sweep(75.02, backwards[:2], 300.0) == Sweep((1,), 300.03)
 
 
 def test_zero_is_never() -> None:

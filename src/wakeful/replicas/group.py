@@ -166,7 +166,7 @@ class ReplicaGroup:
 
     def touched(self, replica: Replica) -> None:
         """The replica has just become idle."""
-        replica.last_done = monotonic()
+        replica.last_done, replica.peers = monotonic(), len(self.replicas)
         if self._sweep_timer is None:
             self.sweep()
 
@@ -178,10 +178,10 @@ class ReplicaGroup:
         now = monotonic()
         life = self.settings.life
         alive = {replica.index: replica for replica in self.replicas if replica.state not in (State.DRAINING, State.DEAD)}
-        views = [idle.IdleView(index, self._owner.replica_busy(replica), replica.last_done) for index, replica in alive.items()]
+        views = [idle.IdleView(index, self._owner.replica_busy(replica), replica.last_done, replica.peers) for index, replica in alive.items()]
         together = self.settings.replicas.fixed is not None
         decision = idle.sweep(now, views, life.idle_timeout, self.settings.replicas.min_replicas, self._owner.pinned, together=together)
-        for index in decision.stop:  # highest first
+        for index in decision.stop if together else decision.stop[:1]:  # one by one: the next when this one has gone
             self.end(alive[index], "idle")
         if decision.next_check is not None:
             self._sweep_timer = self._loop.call_later(max(decision.next_check - now, 0.001), self.sweep)
@@ -220,6 +220,8 @@ class ReplicaGroup:
             self._remove(replica)
             self._owner.replica_gone(replica, reason)
             replica.close()
+            if reason == "idle":
+                self.sweep()
         elif replica.pid:
             if replica.state is State.READY:  # why it died may take a moment to learn; nobody shall be sent to it meanwhile
                 replica.state = State.DEAD

@@ -1,6 +1,7 @@
 """Which replicas of a model have been idle for too long.
 
-The effective timeout of replica k is T for the primary (k = 0) and max(T / N, 1 ms) for the copies, with N replicas alive.
+The effective timeout of replica k is T for the primary (k = 0) and max(T / N, 1 ms) for the copies, with N replicas alive when it fell idle: if N
+were counted again after each departure, the second copy of a burst would outlive the first by far.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ class IdleView:
     index: int
     busy: bool
     last_done: float
+    peers: int = 0
+    """Replicas that were alive then, itself included."""
 
 
 class Sweep(NamedTuple):
@@ -35,7 +38,7 @@ def effective_timeout(k: int, base: float, n: int) -> float:
 def sweep(
     now: float, replicas: Sequence[IdleView], base: float, floor: int = 0, pinned: bool = False, *, together: bool = False
 ) -> Sweep:
-    """Find the replicas to stop: copies first, the highest index first, and the primary only when it is the last one.
+    """Find the replicas to stop: copies first, and of the idle ones always the highest index first; the primary only when it is the last one.
 
     The primary is the lowest index alive. `base` 0 means never; `pinned` keeps the primary for ever, and `floor` that many replicas.
     `together`: their number is fixed while the model is awake, so all go when the last of them has been idle for `base`, or none.
@@ -49,12 +52,22 @@ def sweep(
     alive = len(replicas)
     stop: list[int] = []
     for copy in reversed(copies):
-        if alive - len(stop) > floor and not copy.busy and now >= copy.last_done + effective_timeout(1, base, alive):
-            stop.append(copy.index)
-    if len(stop) == len(copies) and floor == 0 and not primary.busy and now >= primary.last_done + base:
-        stop.append(primary.index)
-    stopped = set(stop)
-    return Sweep(tuple(stop), _next_due([replica for replica in (primary, *copies) if replica.index not in stopped], base, floor))
+        left = alive - len(stop)
+        if copy.busy:
+            continue
+        if left <= floor:
+            break
+        if now < _due(copy, base, alive):
+            return Sweep(tuple(stop), _due(copy, base, left))
+        stop.append(copy.index)
+    if len(stop) < len(copies) or floor or primary.busy:
+        return Sweep(tuple(stop), None)
+    due = primary.last_done + base
+    return Sweep(tuple(stop), due) if now < due else Sweep((*stop, primary.index), None)
+
+
+def _due(copy: IdleView, base: float, alive: int) -> float:
+    return copy.last_done + effective_timeout(1, base, max(alive, copy.peers))
 
 
 def _sweep_together(now: float, replicas: Sequence[IdleView], base: float, stay: bool) -> Sweep:
@@ -64,13 +77,3 @@ def _sweep_together(now: float, replicas: Sequence[IdleView], base: float, stay:
     if now < due:
         return Sweep((), due)
     return Sweep(tuple(sorted((replica.index for replica in replicas), reverse=True)), None)
-
-
-def _next_due(alive: Sequence[IdleView], base: float, floor: int) -> float | None:
-    """When the next of the replicas that stay would be due, their timeout now being that of their smaller number."""
-    if len(alive) <= floor:
-        return None
-    primary, *copies = alive
-    candidates = copies or [primary]
-    timeout = effective_timeout(1 if copies else 0, base, len(alive))
-    return min((replica.last_done + timeout for replica in candidates if not replica.busy), default=None)

@@ -76,6 +76,8 @@ class Replica:
         self.created = monotonic()
         self.ready_at = 0.0
         self.last_done = self.created
+        self.peers = 0
+        """Replicas of its model at that time."""
         self.forkable = False
         self.split_from: int | None = None
         """Number of the replica that this one is a copy of."""

@@ -1,0 +1,187 @@
+"""After a burst silence brings everything back to nothing; what is not traffic neither wakes a model nor keeps it awake."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests import onnx_models
+from tests.crowd import Crowd, calm
+from tests.daemon import Daemon, running, wait_until
+
+MODELS = """
+[defaults]
+prepare = "off"
+batching = "off"
+autoscale_queue_threshold = 2
+
+[[models]]
+id = "seed"
+path = "slow.onnx"
+idle_timeout_secs = 4
+max_replicas = 4
+
+[[models]]
+id = "watched"
+path = "ident.onnx"
+idle_timeout_secs = 2
+
+[[models]]
+id = "untouched"
+path = "ident.onnx"
+idle_timeout_secs = 2
+
+[[models]]
+id = "long"
+path = "long.onnx"
+idle_timeout_secs = 0.5
+
+[[models]]
+id = "sleepless"
+path = "ident.onnx"
+idle_timeout_secs = 0
+
+[[models]]
+id = "pinned"
+path = "ident.onnx"
+idle_timeout_secs = 0.2
+pinned = true
+
+[[models]]
+id = "floor"
+path = "slow.onnx"
+idle_timeout_secs = 0.4
+min_replicas = 1
+max_replicas = 3
+
+[[models]]
+id = "brief"
+path = "ident.onnx"
+idle_timeout_secs = 0.05
+
+[[models]]
+id = "together"
+path = "ident.onnx"
+idle_timeout_secs = 1
+replicas = 3
+"""
+LONG_ITERATIONS = 100_000
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    directory = tmp_path_factory.mktemp("sleeping")
+    onnx_models.slow(directory / "slow.onnx", 1500)
+    onnx_models.slow(directory / "long.onnx", LONG_ITERATIONS)
+    onnx_models.ident(directory / "ident.onnx")
+    (directory / "models.toml").write_text(MODELS)
+    with running(directory, "--config", str(directory / "models.toml"), "--no-grpc") as daemon:
+        yield daemon
+
+
+def events(daemon: Daemon, model: str, kind: str, since: int = 0) -> list[dict[str, Any]]:
+    return [event for event in daemon.events(model=model, since=str(since)) if event["kind"] == kind]
+
+
+def replicas(daemon: Daemon, model: str) -> int:
+    return int(sum(daemon.metric("wakeful_replicas", model=model, state=state) for state in ("starting", "ready", "draining")))
+
+
+def test_the_seeds_example_at_a_seventy_fifth_of_its_time(daemon: Daemon) -> None:
+    """Four replicas after a burst: the extras go after T / 4, one by one and the highest first, the primary after T."""
+    with Crowd(daemon, "seed", clients=60, requests=2) as crowd:
+        pass
+    assert crowd.statuses == {200: 120}
+    assert replicas(daemon, "seed") == 4
+    wait_until(lambda: replicas(daemon, "seed") == 0, "all are asleep")
+    unloads = events(daemon, "seed", "unload")
+    assert [event["figures"]["replica"] for event in unloads] == [3, 2, 1, 0]
+    assert all(event["figures"]["reason"] == "idle" for event in unloads)
+    extras, primary = unloads[:-1], unloads[-1]
+    silence = max(event["time"] for event in extras)
+    assert primary["time"] > silence + 1  # the primary outlives them clearly: T, not T / 4
+    assert daemon.metric("wakeful_unloads_total", model="seed", reason="idle") == 4
+    assert daemon.metric("snoozeml_model_deallocations_total", reason="idle") >= 4
+    assert daemon.metric("wakeful_resident_bytes", model="seed") == 0
+    assert calm(daemon, "seed")
+
+
+def test_it_wakes_again_with_the_next_request(daemon: Daemon) -> None:
+    wait_until(lambda: replicas(daemon, "brief") == 0, "it sleeps")
+    for number in range(3):
+        assert daemon.infer("brief", "x", [number, 1, 2, 3], [1, 4])[1]["outputs"][0]["data"] == [number, 1, 2, 3]
+        wait_until(lambda: replicas(daemon, "brief") == 0, "it sleeps again")
+    assert len(events(daemon, "brief", "load")) == len(events(daemon, "brief", "unload")) == 3
+
+
+def test_probes_neither_wake_a_model_nor_keep_it_awake(daemon: Daemon) -> None:
+    """C17: everything that is asked about a model while it is loaded, and while it sleeps."""
+    assert daemon.infer("watched", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+    unloaded: list[dict[str, Any]] = []
+
+    def poll(model: str) -> bool:
+        for method, path in (
+            ("GET", "/metrics"), ("GET", "/v2/health/live"), ("GET", "/v2/health/ready"), ("GET", "/health/live"), ("GET", "/health/ready"),
+            ("GET", "/v2"), ("GET", f"/v2/models/{model}"), ("GET", f"/v2/models/{model}/ready"), ("GET", f"/v2/models/{model}/config"),
+            ("GET", f"/v2/models/{model}/stats"), ("POST", "/v2/repository/index"), ("GET", "/v1/models"),
+        ):
+            assert daemon.call(method, path)[0] in (200, 503), path
+        unloaded[:] = events(daemon, model, "unload")
+        return bool(unloaded)
+
+    wait_until(lambda: poll("watched"), "it sleeps though it is looked at all the time")
+    assert unloaded[0]["figures"]["reason"] == "idle"
+    for _ in range(5):
+        poll("watched")
+        poll("untouched")
+    assert len(events(daemon, "watched", "load")) == 1
+    assert events(daemon, "untouched", "load") == []
+    status, metadata = daemon.call("GET", "/v2/models/untouched")
+    assert status == 200
+    assert metadata["inputs"][0]["name"] == "x"  # from a look into the file, by a process that serves nothing
+
+
+def test_the_idle_clock_starts_at_the_last_completion(daemon: Daemon) -> None:
+    """C21: the run is much longer than the timeout, and another request waits meanwhile."""
+    threads = [threading.Thread(target=daemon.infer, args=("long", "x", [1, 2, 3, 4], [1, 4])) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: daemon.metric("wakeful_run_seconds_count", model="long") == 2, "both have run")
+    assert events(daemon, "long", "unload") == []
+    for thread in threads:
+        thread.join(60)
+    assert daemon.infer("long", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+    assert len(events(daemon, "long", "load")) == 1  # still warm
+    daemon.wait_event("unload", "long", text="idle")
+    assert daemon.metric("wakeful_run_seconds_sum", model="long") > 3 * 0.5
+
+
+def test_pinned_and_sleepless_models_and_the_floor_stay(daemon: Daemon) -> None:
+    assert daemon.infer("sleepless", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+    with Crowd(daemon, "floor", clients=30, requests=3) as crowd:
+        pass
+    assert crowd.statuses == {200: 90}
+    since = daemon.events()[-1]["seq"]
+    for _ in range(4):  # the seconds that this takes are many times their timeouts
+        assert daemon.infer("brief", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+        wait_until(lambda: replicas(daemon, "brief") == 0, "another model falls asleep")
+    daemon.wait_event("unload", "brief", since=since)
+    wait_until(lambda: replicas(daemon, "floor") == 1, "the extras of the one with a floor are gone")
+    assert [event["figures"]["replica"] for event in events(daemon, "floor", "unload")] in ([2, 1], [1])
+    for model in ("pinned", "sleepless", "floor"):
+        assert replicas(daemon, model) == 1, model
+    assert events(daemon, "pinned", "unload") == events(daemon, "sleepless", "unload") == []
+
+
+def test_a_fixed_number_sleeps_and_wakes_together(daemon: Daemon) -> None:
+    assert daemon.infer("together", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+    wait_until(lambda: replicas(daemon, "together") == 3, "three are there")
+    wait_until(lambda: replicas(daemon, "together") == 0, "three are gone")
+    assert sorted(event["figures"]["replica"] for event in events(daemon, "together", "unload")) == [0, 1, 2]
+
+
+def test_nothing_but_the_nursery_is_left(daemon: Daemon) -> None:
+    for model in ("sleepless", "pinned", "floor"):
+        assert daemon.call("POST", f"/v2/repository/models/{model}/unload")[0] == 200
+    wait_until(lambda: list(daemon.children().values()) == ["nursery"], "all replicas have gone")
