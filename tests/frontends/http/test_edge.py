@@ -14,6 +14,7 @@ from tests.daemon import Daemon, running, wait_until
 from tests.frontends.http.stage import Client, get, pattern, post, serving
 from wakeful.engine import Engine
 from wakeful.frontends.http.connection import CONTINUE
+from wakeful.frontends.http.infer import DECODED_HERE
 from wakeful.frontends.http.routes import Router, table
 from wakeful.models.registry import Registry
 from wakeful.telemetry.events import Events
@@ -137,6 +138,22 @@ def test_a_half_closed_client_gets_its_answer(daemon: Daemon) -> None:
     assert answer.startswith(b"HTTP/1.1 200 OK")
     assert answer.endswith(b'"data":[1.0,2.0,3.0,4.0]}]}')
     client.close()
+
+
+def test_a_large_body_is_decoded_elsewhere_and_answered_in_its_turn(daemon: Daemon) -> None:
+    rows = 75_000
+    asked = {"inputs": [{"name": "x", "shape": [rows, 4], "datatype": "FP32", "data": [0.5] * 4 * rows}]}
+    large = json.dumps(asked).encode()
+    assert len(large) > DECODED_HERE
+    refused = daemon.metric("wakeful_requests_total", model="single", protocol="oip", outcome="invalid_input")
+    client = connect(daemon)
+    client.send(post("/v2/models/single/infer", large) + post("/v2/models/single/infer", large[:-1]) + get("/health/live"))
+    status, _, body = client.receive()
+    assert (status, json.loads(body)["outputs"][0]["data"]) == (200, [0.5] * 4 * rows)
+    assert client.receive()[0] == 400
+    assert client.receive()[2] == b'{"status":"live"}'
+    client.close()
+    assert daemon.metric("wakeful_requests_total", model="single", protocol="oip", outcome="invalid_input") == refused + 1
 
 
 def test_work_that_comes_when_it_drains_surely_did_not_start() -> None:

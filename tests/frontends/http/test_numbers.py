@@ -93,6 +93,20 @@ def test_text_longer_than_the_parser_keeps(monkeypatch: pytest.MonkeyPatch) -> N
     assert numbers.decode(text, "FP32", array.shape, "inputs[0]") == array.tobytes()
 
 
+@pytest.mark.parametrize("piece", [1, 7, 100, 1000, 40_000])
+def test_long_flat_arrays_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    monkeypatch.setattr(numbers, "PIECE", piece)
+    array = np.random.default_rng(0).random(4000, "f4")
+    text = json.dumps(array.tolist())
+    assert decode(text, "FP32", (4000,)) == array.tobytes()
+    for last in (", 1]", ', "a,b"]', ', {"a": 1, "b": 2}]', ", null]", ", [1, 2]]", ", 1e39]"):
+        with pytest.raises(InvalidInput):
+            decode(text[:-1] + last, "FP32", (4000,))
+    for whole in ('"' + text[1:-1] + '"', '{"a": ' + text + "}", '"' + text + '"'):
+        with pytest.raises(InvalidInput):
+            decode(whole, "FP32", (4000,))
+
+
 @pytest.mark.parametrize("count", [1, 4000])
 def test_integers_beyond_doubles(count: int) -> None:
     assert decode(json.dumps([2**63 - 1] * count), "INT64", (count,)) == struct.pack("<q", 2**63 - 1) * count

@@ -309,20 +309,26 @@ class Connection(asyncio.Protocol):
 
     def _inflate(self, head: Head, body: Buffer) -> None:
         work = partial(inflate, body, head.headers["content-encoding"], self._shared.max_body)
-        handle = partial(head.route.handler, self, head)
+
+        def handle(inflated: Callable[[], Buffer]) -> None:
+            head.route.handler(self, head, inflated())
+
         if len(body) > INFLATED_HERE:
             self.elsewhere(work, handle)
         else:
-            handle(work())
+            handle(work)
 
-    def elsewhere(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
-        """Do `work`, which takes long, in a thread, and go on here with its result. The request stays the current one."""
+    def elsewhere(self, work: Callable[[], T], then: Callable[[Callable[[], T]], None]) -> None:
+        """Do `work`, which takes long, in a thread. `then` is called here, with a function that gives the result or raises what `work` raised.
+        The request stays the current one; if its client leaves meanwhile, nothing more happens."""
 
         def done(future: "asyncio.Future[T]") -> None:
             if future.cancelled():
                 return
+            future.exception()  # or asyncio would complain where nobody takes it
             try:
-                then(future.result())
+                if not self._transport.is_closing():
+                    then(future.result)
             except Exception as error:  # noqa: BLE001 - as in _handle
                 self.fail(error)
 

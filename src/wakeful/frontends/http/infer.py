@@ -1,6 +1,8 @@
 """Inference over HTTP, in both dialects: decode, one engine verb, encode. Nothing here waits."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from wakeful.clock import monotonic
 from wakeful.engine import Engine
@@ -8,11 +10,16 @@ from wakeful.errors import InvalidInput, WakefulError
 from wakeful.frontends.http import oip, snooze
 from wakeful.frontends.http.connection import Connection
 from wakeful.frontends.http.head import Head
+from wakeful.frontends.http.oip import Infer
 from wakeful.inference import FOREVER, InferRequest
 from wakeful.models.registry import VERSION
 from wakeful.tensors import Buffer, Tensor
 
 JSON_LENGTH = "inference-header-content-length"
+DECODED_HERE = 1 << 20
+"""Bytes of a body that take the loop a few milliseconds at most. More is decoded in a thread."""
+
+T = TypeVar("T")
 
 
 class HttpRequest(InferRequest):
@@ -60,12 +67,22 @@ class InferHandlers:
         self._engine = engine
 
     def oip(self, connection: Connection, head: Head, body: Buffer) -> None:
-        arrived = monotonic()
+        self._decode(connection, partial(_decode_oip, head, body), partial(self._oip, connection, head, monotonic()), len(body))
+
+    def snooze(self, connection: Connection, head: Head, body: Buffer) -> None:
+        self._decode(connection, partial(snooze.decode_infer, body), partial(self._snooze, connection, head, monotonic()), len(body))
+
+    def _decode(self, connection: Connection, decode: Callable[[], T], then: Callable[[Callable[[], T]], None], size: int) -> None:
+        if size > DECODED_HERE:
+            connection.elsewhere(decode, then)
+        else:
+            then(decode)
+
+    def _oip(self, connection: Connection, head: Head, arrived: float, decoded: Callable[[], Infer]) -> None:
         parameters = head.route.parameters
         model = parameters["model"]
         try:
-            json_length = head.headers.get(JSON_LENGTH)
-            wish = oip.decode_infer(body, None if json_length is None else _number(json_length))
+            wish = decoded()
         except WakefulError as error:
             self._engine.refused(model, "oip", error, monotonic() - arrived)
             raise
@@ -78,11 +95,10 @@ class InferHandlers:
         connection.waiter = request
         self._engine.infer(request, parameters.get("version"))
 
-    def snooze(self, connection: Connection, head: Head, body: Buffer) -> None:
-        arrived = monotonic()
+    def _snooze(self, connection: Connection, head: Head, arrived: float, decoded: Callable[[], tuple[Tensor, ...]]) -> None:
         model = head.route.parameters["model"]
         try:
-            inputs = snooze.decode_infer(body)
+            inputs = decoded()
         except WakefulError as error:
             self._engine.refused(model, "snooze", error, monotonic() - arrived)
             raise
@@ -92,7 +108,10 @@ class InferHandlers:
         self._engine.infer(request)
 
 
-def _number(text: str) -> int:
+def _decode_oip(head: Head, body: Buffer) -> Infer:
+    text = head.headers.get(JSON_LENGTH)
+    if text is None:
+        return oip.decode_infer(body)
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise InvalidInput.field(JSON_LENGTH, "a number of bytes", repr(text))
-    return int(text)
+    return oip.decode_infer(body, int(text))
