@@ -13,7 +13,6 @@ from typing import Any
 from wakeful.clock import monotonic
 from wakeful.config.settings import ModelSettings, Settings
 from wakeful.engine import Engine
-from wakeful.errors import Unavailable
 from wakeful.frontends.http.routes import Router, table
 from wakeful.frontends.http.server import HttpServer, url_of
 from wakeful.memory import budget
@@ -38,6 +37,8 @@ SAVE_SECONDS = 30.0
 """What was learnt is written to disk this often."""
 GC_THRESHOLD = (20_000, 20, 50)
 """Requests leave no cycles behind, so the collector may look more rarely; it took a tenth of the CPU of small requests."""
+LAST_SECONDS = 1.0
+"""For the last answers to go out and the replicas to end."""
 POLL_SECONDS = 0.02
 """While stopping: how often the remaining work is counted."""
 DISTRIBUTIONS = {"onnx": ("onnxruntime", "onnxruntime-gpu")}
@@ -92,8 +93,8 @@ class App:
 
     # ── the three verbs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def run(self, sock: socket.socket) -> None:
-        """Serve until a signal says stop."""
+    async def run(self, sock: socket.socket) -> int:
+        """Serve until a signal says stop. Returns the number of requests that had to be cut off for that."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
@@ -102,7 +103,7 @@ class App:
             await self._start(sock)
             background = [tasks.create_task(self.errands.run()), tasks.create_task(self._save_now_and_then())]
             await self._stop.wait()
-            await self._finish()
+            cut = await self._finish()
             for task in background:
                 task.cancel()
         self.processes.stop()
@@ -110,6 +111,7 @@ class App:
         self.cache.close()
         self.events.emit("stop", "", "stopped")
         self.log.close()
+        return cut
 
     async def _start(self, sock: socket.socket) -> None:
         for backend in {settings.backend for settings in self.settings.models} | {self.settings.defaults.backend}:
@@ -140,28 +142,32 @@ class App:
         if port is not None:
             self.events.emit("config", "", f"gRPC is not served yet: nothing listens on port {port}; --no-grpc takes this line away", grpc_port=port)
 
-    async def _finish(self) -> None:
-        """Outside in: not ready, serve on for the lame-duck time, close the doors, finish the work, end the replicas. Every wait has an end."""
+    async def _finish(self) -> int:
+        """Outside in: not ready, serve on for the lame-duck time, close the doors, finish the work, end the replicas. Every wait has an end.
+
+        Returns the number of requests that were cut off.
+        """
         server = self.settings.server
         self.engine.condition.ready = False
         if self.http.busy or server.lame_duck:
             self.events.emit("stop", "", f"stopping: {self.http.busy} requests are being answered, for {server.grace:g} s at most")
         await self._wait(lambda: False, server.lame_duck)
         self.http.close_listeners()
+        closed = monotonic()
         await self._wait(lambda: self.http.busy == 0, server.grace)
         self.engine.condition.draining = True
         cut = self.http.busy
         if cut:
-            self.events.emit("stop", "", f"{cut} requests were cut off after {server.grace:g} s", cut=cut)
+            self.events.emit("stop", "", f"{cut} requests are cut off after {show_seconds(monotonic() - closed)}", cut=cut)
         for model in self.registry:
-            model.fail_waiting(Unavailable("the server is stopping", unstarted=True))
-            model.batcher.hold(queued=False)
-            model.group.end_all("shutdown")
-        await self._wait(lambda: not any(model.group.replicas for model in self.registry), 1.0)
+            model.shut_down()
+        await self._wait(lambda: not self.http.busy and not any(model.group.replicas for model in self.registry), LAST_SECONDS)
         self.http.close()
+        return cut
 
     async def _wait(self, done: Callable[[], bool], seconds: float) -> None:
-        """Wait until `done`, for at most `seconds`, less after a second signal."""
+        """Wait until `done`, for at most `seconds`. Each further signal ends one wait."""
+        self._hurry.clear()
         end = monotonic() + seconds
         while not done() and monotonic() < end and not self._hurry.is_set():  # noqa: ASYNC110 - what it waits for is counted, not told
             await asyncio.sleep(POLL_SECONDS)

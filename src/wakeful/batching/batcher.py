@@ -239,6 +239,13 @@ class Batcher:
             for request in queue.drain():
                 self.refuse(request, error)
 
+    def fail_running(self, error: WakefulError) -> None:
+        """Refuse everything that runs; its answers will come too late."""
+        for lane in (*self.lanes, *self._closing):
+            for _, batch in lane.running:
+                for request in batch.requests:
+                    self.refuse(request, error)
+
     def expected_wait(self) -> float:
         """Seconds until a request that arrives now would begin, as far as run times are known."""
         lanes = self.lanes

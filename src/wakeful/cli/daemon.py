@@ -13,6 +13,8 @@ from wakeful.cli.parser import DONE, WRONG_USE, complain
 from wakeful.config.settings import ServerSettings, Settings
 from wakeful.frontends.http.server import bind
 
+CUT = 1
+"""Exit status after requests had to be cut off."""
 LONGEST_COMMAND = 120
 
 
@@ -22,14 +24,13 @@ def run(settings: Settings, started: float) -> int:
     except OSError as error:
         _complain_of_address(settings.server, error)
         return WRONG_USE
-    uvloop.run(_serve(settings, sock, started))
-    return DONE
+    return CUT if uvloop.run(_serve(settings, sock, started)) else DONE
 
 
-async def _serve(settings: Settings, sock: socket.socket, started: float) -> None:
+async def _serve(settings: Settings, sock: socket.socket, started: float) -> int:
     app = App(settings, started)
     opening.tell(app, sock)
-    await app.run(sock)
+    return await app.run(sock)
 
 
 def _complain_of_address(server: ServerSettings, error: OSError) -> None:

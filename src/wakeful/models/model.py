@@ -200,8 +200,13 @@ class Model:
         self.batcher.fail_all(Unavailable(f"model {self.id} was removed", unstarted=True))
         self.stats.read_gauges = None
 
-    def fail_waiting(self, error: WakefulError) -> None:
-        self.batcher.fail_all(error)
+    def shut_down(self) -> None:
+        """The daemon ends: give up what has not ended by itself."""
+        self._restore_later(None)
+        self._closed = True
+        self.batcher.fail_all(Unavailable("the server is stopping", unstarted=True))
+        self.batcher.fail_running(Unavailable("the server has stopped before the run ended"))
+        self.group.end_all("shutdown")
 
     # ── waking and growing ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

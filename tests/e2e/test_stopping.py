@@ -1,0 +1,167 @@
+"""The daemon is told to stop: every accepted request is answered, late ones are told so, and the exit status says whether anything was cut."""
+
+import http.client
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests import onnx_models
+from tests.crowd import Crowd, ask
+from tests.daemon import Daemon, running, wait_until
+
+MODELS = """
+[server]
+shutdown_grace_secs = {grace}
+lame_duck_secs = {lame_duck}
+
+[defaults]
+prepare = "off"
+request_timeout_ms = 60000
+
+[[models]]
+id = "steady"
+path = "steady.onnx"
+max_replicas = 2
+
+[[models]]
+id = "endless"
+path = "endless.onnx"
+batching = "off"
+
+[[models]]
+id = "big"
+path = "big.onnx"
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    onnx_models.slow(tmp_path / "steady.onnx", 2000)
+    onnx_models.slow(tmp_path / "endless.onnx", 50_000_000)
+    onnx_models.weighty(tmp_path / "big.onnx", 64)
+    return tmp_path
+
+
+def options(directory: Path, *, grace: float = 30, lame_duck: float = 0) -> list[str]:
+    config = directory / "models.toml"
+    config.write_text(MODELS.format(grace=grace, lame_duck=lame_duck))
+    return ["--config", str(config), "--no-grpc"]
+
+
+def asking(daemon: Daemon, model: str, answers: list[object]) -> threading.Thread:
+    """Ask one question in a thread; what comes of it is added to `answers`."""
+
+    def run() -> None:
+        connection = http.client.HTTPConnection(daemon.host, daemon.port, timeout=60)
+        try:
+            answers.append(ask(connection, model, [1, 2, 3, 4], [1, 4])[0])
+        except (OSError, http.client.HTTPException) as error:
+            answers.append(type(error).__name__)
+        connection.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_every_accepted_request_is_answered(directory: Path, number: signal.Signals) -> None:
+    """C49: a client that keeps asking gets answers until it is told to go; only then are its connections refused."""
+    with running(directory, *options(directory)) as daemon:
+        with Crowd(daemon, "steady", clients=24) as crowd:
+            wait_until(lambda: crowd.answered > 50, "requests are answered")
+            daemon.process.send_signal(number)
+            wait_until(lambda: "stopping" in daemon.log, "it has heard")
+            assert daemon.process.wait(60) == 0
+        assert crowd.wrong == []
+        assert set(crowd.statuses) <= {200, 503, 0}
+        refused = [error for error in crowd.errors if "ConnectionRefused" not in error]
+        assert all("stopping" in error for error in refused), refused[:3]
+        assert "cut off" not in daemon.log
+
+
+def test_what_waits_behind_a_long_queue_is_answered_too(directory: Path) -> None:
+    with running(directory, *options(directory)) as daemon:
+        answers: list[object] = []
+        threads = [asking(daemon, "steady", answers) for _ in range(60)]
+        wait_until(lambda: daemon.metric("wakeful_queue_requests", model="steady") > 20 or len(answers) > 30, "they are all there")
+        assert daemon.stop() == 0
+        for thread in threads:
+            thread.join(60)
+        assert answers == [200] * 60
+
+
+def test_during_the_lame_duck_time_it_serves_on_without_being_ready(directory: Path) -> None:
+    with running(directory, *options(directory, lame_duck=60)) as daemon:
+        assert daemon.infer("steady", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+        assert daemon.call("GET", "/v2/health/ready")[0] == 200
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: daemon.call("GET", "/v2/health/ready")[0] == 503, "it is not ready any more")
+        assert daemon.call("GET", "/v2/health/live")[0] == 200
+        assert daemon.infer("steady", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+        assert daemon.stop() == 0  # the second signal shortens the wait
+
+
+def test_a_request_for_a_sleeping_model_is_answered_though_the_stop_comes_during_its_load(directory: Path) -> None:
+    with running(directory, *options(directory)) as daemon:
+        answers: list[object] = []
+        thread = asking(daemon, "big", answers)
+        wait_until(lambda: daemon.metric("wakeful_replicas", model="big", state="starting") == 1 or answers, "it loads")
+        assert daemon.stop() == 0
+        thread.join(60)
+        assert answers == [200]
+
+
+def test_a_run_that_does_not_end_is_cut_at_the_limit_and_the_status_says_so(directory: Path) -> None:
+    with running(directory, *options(directory, grace=1)) as daemon:
+        answers: list[object] = []
+        thread = asking(daemon, "endless", answers)
+        wait_until(lambda: daemon.metric("wakeful_queue_seconds_count", model="endless") == 1, "it runs")
+        waits = asking(daemon, "endless", answers)
+        wait_until(lambda: daemon.metric("wakeful_queue_requests", model="endless") >= 1
+                   or daemon.metric("wakeful_queue_seconds_count", model="endless") == 2, "another one waits behind it")
+        assert daemon.stop() == 1
+        thread.join(60)
+        waits.join(60)
+        assert answers == [503, 503]
+        assert "2 requests are cut off after 1." in daemon.log
+
+
+def test_a_second_signal_shortens_the_wait(directory: Path) -> None:
+    with running(directory, *options(directory, grace=3600)) as daemon:
+        answers: list[object] = []
+        thread = asking(daemon, "endless", answers)
+        wait_until(lambda: daemon.metric("wakeful_queue_seconds_count", model="endless") == 1, "it runs")
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: "stopping" in daemon.log, "it has heard")
+        assert daemon.stop() == 1
+        thread.join(60)
+        assert answers == [503]
+
+
+def test_a_new_connection_is_refused_and_a_kept_one_is_closed(directory: Path) -> None:
+    with running(directory, *options(directory, grace=3600)) as daemon:
+        kept = http.client.HTTPConnection(daemon.host, daemon.port, timeout=60)
+        assert ask(kept, "steady", [1, 2, 3, 4], [1, 4])[0] == 200
+        answers: list[object] = []
+        thread = asking(daemon, "endless", answers)
+        wait_until(lambda: daemon.metric("wakeful_queue_seconds_count", model="endless") == 1, "it runs")
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: "stopping" in daemon.log, "it has heard")
+        assert kept.sock is not None
+        assert kept.sock.recv(1) == b""  # an orderly end, no reset
+        kept.close()
+        late: list[object] = []
+        asking(daemon, "steady", late).join(60)
+        assert late == ["ConnectionRefusedError"]
+        daemon.stop()
+        thread.join(60)
+
+
+def test_stopping_an_idle_daemon_takes_no_time_worth_speaking_of(directory: Path) -> None:
+    """The SDK waits 5 s after SIGTERM before it kills."""
+    with running(directory, *options(directory, grace=3600)) as daemon:
+        assert daemon.infer("steady", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+        assert daemon.stop() == 0
