@@ -52,7 +52,8 @@ class App:
         self._started = started
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._tasks: asyncio.TaskGroup | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self.log = Log(format=settings.server.log_format)
         capture_logging(self.log)
         self.events = Events(self.log)
@@ -84,9 +85,11 @@ class App:
         self.log.write("request", model, f"{protocol} {outcome} in {show_seconds(seconds)}", figures)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a handler that waits as a task of the daemon."""
-        assert self._tasks is not None
-        self._tasks.create_task(coroutine)
+        """Run what has to wait as a task of the daemon; it is cancelled when the daemon has finished."""
+        assert self._group is not None
+        task = self._group.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _nursery_lost(self, backend: str, reason: str) -> None:
         self.events.emit("restart", "", f"the nursery for {backend} has died ({reason}) and is started again; replicas live on", cause=reason)
@@ -98,13 +101,13 @@ class App:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
-        async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
+        async with asyncio.TaskGroup() as self._group:
             await self._start(sock)
-            background = [tasks.create_task(self.errands.run()), tasks.create_task(self._save_now_and_then())]
+            self._spawn(self.errands.run())
+            self._spawn(self._save_now_and_then())
             await self._stop.wait()
             cut = await self._finish()
-            for task in background:
+            for task in self._tasks:
                 task.cancel()
         self.processes.stop()
         self.knowledge.save()
