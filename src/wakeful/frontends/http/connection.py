@@ -17,6 +17,7 @@ from wakeful.errors import InvalidInput, TooLarge, WakefulError
 from wakeful.frontends.http.encoding import inflate
 from wakeful.frontends.http.errors import Dialect, HeadersTooLarge, RequestTimeout, render
 from wakeful.frontends.http.head import LONGEST_REMEMBERED, REMEMBERED, ChunkedBody, Head, check_beginning, parse_head
+from wakeful.frontends.http.large_body import LargeBody
 from wakeful.telemetry.units import show_bytes
 from wakeful.tensors import Buffer
 
@@ -258,7 +259,7 @@ class Connection(asyncio.Protocol):
             self._handle(body)
         elif length >= LARGE_BODY:
             body, self._buffer = self._buffer, b""
-            self._hand_over_to(LargeBody(self, length, body))
+            self._hand_over_to(LargeBody(self, self._large_body_received, length, body))
 
     def _read_chunks(self, chunks: ChunkedBody) -> None:
         data, self._buffer = self._buffer, b""
@@ -280,7 +281,7 @@ class Connection(asyncio.Protocol):
         self._paused = False
         self._transport.resume_reading()
 
-    def large_body_received(self, body: Buffer) -> None:
+    def _large_body_received(self, body: Buffer) -> None:
         self._hand_over_to(self)
         self._handle(body)
 
@@ -469,33 +470,3 @@ class Connection(asyncio.Protocol):
         """Close now. (`close` waits until the client has taken what is on its way, and so does the loop when it closes.)"""
         self._want_close = self._discarding = True
         self._transport.abort()
-
-
-class LargeBody(asyncio.BufferedProtocol):
-    """Receives the rest of one large body into a buffer of its size; memory is touched only as bytes arrive."""
-
-    def __init__(self, connection: Connection, length: int, first: bytes) -> None:
-        self._connection = connection
-        self._body = memoryview(bytearray(length))
-        self._body[: len(first)] = first
-        self._at = len(first)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._body[self._at :]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._at += nbytes
-        if self._at == len(self._body):
-            self._connection.large_body_received(self._body)
-
-    def eof_received(self) -> bool:
-        return self._connection.eof_received()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._connection.connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        self._connection.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._connection.resume_writing()
