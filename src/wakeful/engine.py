@@ -93,10 +93,10 @@ class Engine:
     async def signature(self, name: str, version: str | None = None) -> Signature:
         """What a model takes and gives, without waking it: from what is known, else by a look into its file in a process of its own."""
         model = self.registry.get(name, version)
-        if model.signature is None:
+        if model.interface.signature is None:
             await self._inspect(model)
-        assert model.signature is not None
-        return model.signature
+        assert model.interface.signature is not None
+        return model.interface.signature
 
     async def refresh(self) -> list[Model]:
         """Look into the models directory for new, changed and vanished files."""

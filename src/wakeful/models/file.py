@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Unpack
 
 from wakeful.prepared.cache import PreparedCache
-from wakeful.prepared.identity import identity_of
+from wakeful.prepared.identity import identity_of, model_files
 from wakeful.prepared.knowledge import Knowledge, Known, Lesson
 
 STARTUP_BYTES = 16 * 1024 * 1024
@@ -45,13 +45,16 @@ class ModelFile:
         if self.identity != GONE:
             self._knowledge.learn(self.identity, self.library, **fields)
 
+    def size(self) -> int:
+        """Bytes on disk, with weights that lie beside it."""
+        try:
+            return sum(file.stat().st_size for file in model_files(self.path))
+        except OSError:
+            return 0
+
     def estimate(self) -> int:
         """Bytes that a first load may take, for a file that was never loaded: its weights, once more while they are unpacked, and a session."""
-        try:
-            size = sum(file.stat().st_size for file in self.path.parent.glob(self.path.stem + "*") if file.is_file())
-        except OSError:
-            size = 0
-        return 2 * size + STARTUP_BYTES
+        return 2 * self.size() + STARTUP_BYTES
 
     def prepared_copy(self) -> str:
         """Directory of the prepared copy, or empty."""

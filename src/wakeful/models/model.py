@@ -7,23 +7,22 @@ from functools import partial
 from typing import Any
 
 from wakeful.batching.batcher import Batcher, Lane
-from wakeful.batching.padding import Padder
 from wakeful.clock import monotonic
 from wakeful.config.settings import ModelSettings
 from wakeful.errors import ExecutionFailed, OutOfMemory, Unavailable, WakefulError
 from wakeful.inference import InferRequest
 from wakeful.memory.supervisor import Standing, Supervisor
 from wakeful.models.backoff import Backoff
-from wakeful.models.errand import Errand
 from wakeful.models.file import ModelFile
 from wakeful.models.growth import Growth, Scene
-from wakeful.models.signature import Validator, fixed_batch
+from wakeful.models.interface import Interface
+from wakeful.models.probing import Probing
 from wakeful.models.tenancy import Tenancy
 from wakeful.replicas import threads
 from wakeful.replicas.group import ReplicaGroup
 from wakeful.replicas.replica import Replica, State
 from wakeful.replicas.routing import Router
-from wakeful.runtime.messages import Load, Probed, Ready, Signature, Verdict
+from wakeful.runtime.messages import Load, Probed, Ready
 from wakeful.runtime.processes import Death, Processes
 from wakeful.telemetry.events import Events
 from wakeful.telemetry.metrics import Gauges, ModelStats, UnloadReason
@@ -31,11 +30,8 @@ from wakeful.telemetry.units import show_bytes, show_seconds
 
 STEADY_SECONDS = 60.0
 """A replica that lived so long was no part of a series of deaths."""
-PROBE_SECONDS = 60.0
-"""Longest wait for a self-test."""
 OOM_LOAD_TRIES = 2
 """Loads that may end out of memory, each after an eviction, before the model counts as failed."""
-UNTESTED = Verdict(False, "not loaded yet, so not known", False)
 
 
 @dataclass(frozen=True)
@@ -69,8 +65,7 @@ class Model:
         self.stats = stats
         self.file = file
         self.pinned = settings.life.pinned
-        self.signature: Signature | None = None
-        self.verdict = UNTESTED
+        self.interface = Interface(settings, file)
         self.device = settings.runtime.device
         self.last_used: float | None = None
         self.backoff = Backoff()
@@ -79,12 +74,11 @@ class Model:
         self._growth = Growth(settings.replicas, surroundings.supervisor.max_loaded)
         self._threshold = settings.replicas.queue_threshold
         self._around = surroundings
-        self._validate: Validator | None = None
         self._lanes: dict[int, Lane] = {}
         """Replica number to lane."""
         self._waiters = Waiters()
         self._oom_loads = 0
-        self._probing = False
+        self._probing = Probing(surroundings.processes, surroundings.spawn, self._probed)
         self._closed = False
         self._leaving: UnloadReason | None = None
         """Why the model is being put to sleep by hand; None when it is not."""
@@ -92,15 +86,7 @@ class Model:
         """Between deaths and the restoring of what the settings keep loaded."""
         self._restoring: asyncio.TimerHandle | None = None
         stats.read_gauges = self._gauges
-        self._recall()
-
-    def _recall(self) -> None:
-        """Take over what was learnt of this file in earlier lives."""
-        known = self.file.known()
-        if known.signature is not None:
-            self._learn_signature(known.signature, self._known_verdict(known.verdict or UNTESTED))
-        if known.safe_rows:
-            self.rows_limited(known.safe_rows)
+        self._interface_changed()
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -112,8 +98,8 @@ class Model:
         if asleep:
             self._look_at_file()
             self._check_backoff()
-        if self._validate is not None:
-            self._validate(request)
+        if self.interface.validate is not None:
+            self.interface.validate(request)
         self.last_used = request.arrived
         self.batcher.submit(request)
         if asleep:
@@ -128,8 +114,16 @@ class Model:
             self._forget_file()
 
     def _forget_file(self) -> None:
-        self.signature, self.verdict, self._validate = None, UNTESTED, None
-        self._recall()
+        self.interface.forget()
+        self._interface_changed()
+
+    def _interface_changed(self) -> None:
+        """More is known of the model: what waits is looked at once more."""
+        self.batcher.padder = self.interface.padder
+        if safe_rows := self.file.known().safe_rows:
+            self.batcher.limits.max_rows = min(self.batcher.limits.max_rows, safe_rows)
+        if self.interface.validate is not None:
+            self.batcher.regroup(self.interface.validate)
 
     def _check_backoff(self) -> None:
         """After a failed load, refuse until its pause is over."""
@@ -140,11 +134,6 @@ class Model:
     @property
     def waiting(self) -> int:
         return self.batcher.waiting
-
-    @property
-    def merges(self) -> bool:
-        """Are requests merged along axis 0? Until the self-test has passed they are not."""
-        return self.verdict.mergeable and self.verdict.tested
 
     # ── verbs ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -252,15 +241,14 @@ class Model:
         self.device = message.device
         waiting = self.waiting
         if first:
-            self._learn_signature(message.signature, self._known_verdict(message.verdict))
+            self.interface.learn(message.signature, message.verdict)
             self.file.learn(signature=message.signature, load_seconds=message.seconds)
             self.batcher.held = False
         lane = self.batcher.open(replica)
         self._lanes[replica.number] = lane
         replica.on_done = partial(self.batcher.done, lane)
         replica.on_failed = partial(self.batcher.failed, lane)
-        if self._validate is not None:
-            self.batcher.regroup(self._validate)
+        self._interface_changed()
         took = monotonic() - replica.created
         self.stats.load_seconds.observe(took)
         how = "copied from a live replica" if replica.split_from else "prepared copy" if message.prepared else "as shipped"
@@ -271,7 +259,8 @@ class Model:
         )
         if first:
             self._fill_up()
-            self._probe_if_needed(replica)
+            if self.interface.undecided:
+                self._probing.start(replica)
             if not message.prepared and self.settings.runtime.prepare == "auto":
                 self._around.wish_prepared(self)
         self._tell_awake()
@@ -308,7 +297,8 @@ class Model:
         lane = self._lanes.pop(replica.number, None)
         if lane is not None:
             self.batcher.lost(lane, death.text, death.kind == "oom")
-        self._probing = False
+        if self._probing.holds_replica:
+            self._probing.ended(replica, death.text)
         now = monotonic()
         if now - replica.ready_at > STEADY_SECONDS:
             self._restarts.clear()
@@ -366,7 +356,7 @@ class Model:
 
     def replica_busy(self, replica: Replica) -> bool:
         lane = self._lanes.get(replica.number)
-        return lane is None or lane.busy or (self._probing and not replica.forkable)
+        return lane is None or lane.busy or self._probing.holds_replica
 
     # ── batching ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -391,69 +381,33 @@ class Model:
         self.batcher.limits.max_rows = min(self.batcher.limits.max_rows, rows)
         self.file.learn(safe_rows=self.batcher.limits.max_rows)
 
-    def _known_verdict(self, declared: Verdict) -> Verdict:
-        """What the settings say, else what an earlier test has shown, else the declaration."""
-        merge = self.settings.batching.merge
-        if merge == "off":
-            return Verdict(False, 'batching = "off"', True)
-        if merge == "on":
-            return Verdict(True, f'batching = "on" (self-test skipped; declared: {declared.reason})', True)
-        known = self.file.known().verdict
-        return known if declared.mergeable and known is not None and known.tested else declared
-
-    def _learn_signature(self, signature: Signature, verdict: Verdict) -> None:
-        fixed = fixed_batch(signature) if verdict.mergeable else ""
-        self.signature, self.verdict = signature, Verdict(False, fixed, True) if fixed else verdict
-        pad = self.settings.batching.pad
-        self.batcher.padder = Padder(pad, signature) if pad else None
-        self._validate = Validator(signature, mergeable=self.merges, padder=self.batcher.padder)
-
     def learn_from_file(self, message: Ready) -> None:
         """A process that only looked at the file has found its signature."""
-        if self.signature is None:
-            self._learn_signature(message.signature, self._known_verdict(message.verdict))
+        if self.interface.signature is None:
+            self.interface.learn(message.signature, message.verdict)
             self.file.learn(signature=message.signature)
 
-    def _probe_if_needed(self, replica: Replica) -> None:
-        """The self-test runs once per file. Where no copy can take it, the order is sent behind the first run of those who waited for the load."""
-        if self.verdict.mergeable and not self.verdict.tested and not self._probing:
-            self._probing = True
-            if replica.forkable:
-                self._around.spawn(self._probe_copy(replica))
-            else:
-                asyncio.get_running_loop().call_soon(replica.probe)
-
-    async def _probe_copy(self, replica: Replica) -> None:
-        """The test may take seconds, so a copy takes it, while requests run one by one."""
-        errand = Errand.copied(self._around.processes, replica)
-        try:
-            await errand.answer(None, PROBE_SECONDS)
-            errand.humble()
-            probed = await errand.answer(errand.replica.probe, PROBE_SECONDS)
-            assert isinstance(probed, Probed)
-            self.replica_probed(replica, probed)
-        except (WakefulError, TimeoutError) as error:
-            self._probing = False
-            self._around.events.emit("probe", self.id, f"the self-test could not be made, requests run one by one: {error}")
-            self._tell_awake()
-        finally:
-            errand.end()
-
     def replica_probed(self, replica: Replica, message: Probed) -> None:
-        self._probing = False
-        self.file.learn(verdict=message.verdict, lone_seconds={1: message.lone_seconds} if replica.forkable else {})
-        if self.signature is None:  # the file was replaced meanwhile
-            return
-        self._learn_signature(self.signature, message.verdict)
-        batching = "merges requests" if message.verdict.mergeable else "runs requests one by one"
-        self._around.events.emit("probe", self.id, f"{batching}: {message.verdict.reason}", mergeable=message.verdict.mergeable)
-        assert self._validate is not None
-        self.batcher.regroup(self._validate)
-        self.group.touched(replica)
+        self._probing.ended(replica, message)
+
+    def _probed(self, replica: Replica, result: Probed | str) -> None:
+        """The self-test is over: requests are merged from now on, or the description says why not."""
+        emit = self._around.events.emit
+        signature = self.interface.signature
+        if isinstance(result, str):
+            emit("probe", self.id, f"the self-test could not be made, requests run one by one: {result}")
+        elif signature is not None and replica in self.group.replicas:  # else it tells of a file that may have been replaced
+            self.file.learn(verdict=result.verdict, lone_seconds={1: result.lone_seconds} if replica.forkable else {})
+            self.interface.learn(signature, result.verdict)
+            batching = "merges requests" if result.verdict.mergeable else "runs requests one by one"
+            emit("probe", self.id, f"{batching}: {result.verdict.reason}", mergeable=result.verdict.mergeable)
+            self._interface_changed()
+        if replica.state is State.READY:
+            self.group.touched(replica)
         self._tell_awake()
 
     def _settled_awake(self) -> bool:
-        return bool(self.group.ready()) and not self._probing
+        return bool(self.group.ready()) and not self._probing.under_way
 
     def _tell_awake(self) -> None:
         if self._settled_awake():
@@ -463,7 +417,8 @@ class Model:
     def standing(self, replica: Replica) -> Standing:
         """What makes this replica a better or worse victim when memory is short."""
         idle = replica.state is State.READY and not self.replica_busy(replica)
-        return Standing(replica.last_done, idle, self.pinned, self.settings.life.min_residency)
+        loaded, going = replica.state is State.READY, replica.state in (State.DRAINING, State.DEAD)
+        return Standing(replica.last_done, idle, self.pinned, self.settings.life.min_residency, loaded, going)
 
     def _gauges(self) -> Gauges:
         states: dict[str, int] = {}

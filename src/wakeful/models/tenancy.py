@@ -68,6 +68,8 @@ class Tenancy:
         """Its minimum residency begins."""
         tenant = self._tenants.get(replica.number)
         if tenant is not None:
+            if not tenant.primary:  # so that what they share is still counted when the first one is gone
+                tenant.shared = self._supervisor.shared_of(self._model.id)
             self._supervisor.loaded_now(tenant)
 
     def release(self, replica: Replica) -> None:
@@ -83,5 +85,10 @@ class Tenancy:
         """Bytes that a replica may take: as measured of this file before, else guessed from its size."""
         file, known = self._model.file, self._model.file.known()
         if self._is_first(replica) or not any(other.forkable for other in self._model.group.ready()):
-            return known.first_bytes or file.estimate()
+            return known.first_bytes or self._guess()
         return known.extra_bytes or file.estimate() // COPY_SHARE
+
+    def _guess(self) -> int:
+        """For a file that was never loaded. The guess is high: it alone must not keep out what fits when all others go."""
+        file = self._model.file
+        return min(file.estimate(), max(file.size(), self._supervisor.budget))

@@ -98,7 +98,7 @@ class AdminHandlers:
         parameters = head.route.parameters
         signature = await self._engine.signature(parameters["model"], parameters.get("version"))
         model = self._engine.registry.get(parameters["model"])
-        connection.respond_json(oip.model_config(model.id, signature, model.batcher.limits.max_rows if model.merges else 0))
+        connection.respond_json(oip.model_config(model.id, signature, model.batcher.limits.max_rows if model.interface.merges else 0))
 
     def oip_model_ready(self, connection: Connection, head: Head, body: Buffer) -> None:
         parameters = head.route.parameters
@@ -185,7 +185,7 @@ def _why_not_ready(model: Model) -> str:
 
 
 def _batching(model: Model) -> dict[str, object]:
-    return {"merged": model.merges, "max_batch_size": model.batcher.limits.max_rows, "reason": model.verdict.reason}
+    return {"merged": model.interface.merges, "max_batch_size": model.batcher.limits.max_rows, "reason": model.interface.verdict.reason}
 
 
 def _index_row(model: Model) -> tuple[str, str, str, str]:

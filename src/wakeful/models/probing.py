@@ -1,0 +1,64 @@
+"""The self-test of a model that is awake, by a process that no request waits for."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from wakeful.errors import WakefulError
+from wakeful.models.errand import Errand
+from wakeful.replicas.replica import Replica
+from wakeful.runtime.messages import Probed
+from wakeful.runtime.processes import Processes
+
+SECONDS = 60.0
+"""Longest wait for a self-test."""
+
+
+class Probing:
+    """At most one test at a time. `done` hears the result, or why there is none."""
+
+    def __init__(
+        self,
+        processes: Processes,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        done: Callable[[Replica, Probed | str], None],
+    ) -> None:
+        self.under_way = False
+        self.holds_replica = False
+        """True while the replica itself takes the test and cannot run anything."""
+        self._processes = processes
+        self._spawn = spawn
+        self._done = done
+
+    def start(self, replica: Replica) -> None:
+        """The test may take seconds, so a copy of the replica takes it, while requests run one by one. Where no copy can be made, the order is sent
+        behind the first run of those who waited for the load."""
+        if self.under_way:
+            return
+        self.under_way = True
+        if replica.forkable:
+            self._spawn(self._by_copy(replica))
+        else:
+            self.holds_replica = True
+            asyncio.get_running_loop().call_soon(replica.probe)
+
+    def ended(self, replica: Replica, result: Probed | str) -> None:
+        """The test is over; a replica that took it itself says so, or has died."""
+        if self.under_way:
+            self.under_way = self.holds_replica = False
+            self._done(replica, result)
+
+    async def _by_copy(self, replica: Replica) -> None:
+        errand = Errand.copied(self._processes, replica)
+        try:
+            await errand.answer(None, SECONDS)
+            errand.humble()
+            probed = await errand.answer(errand.replica.probe, SECONDS)
+            assert isinstance(probed, Probed)
+            self.ended(replica, probed)
+        except WakefulError as error:
+            self.ended(replica, error.message)
+        except TimeoutError:
+            self.ended(replica, f"it took longer than {SECONDS:g} s")
+        finally:
+            errand.end()
