@@ -63,7 +63,8 @@ class App:
         self.cache = PreparedCache(settings.cache.directory, settings.cache.limit)
         machine = budget.read_memory()
         self.supervisor = Supervisor(
-            budget.resolve_budget(settings.memory.limit, machine), settings.memory.max_loaded_models, budget.read_memory, self.events
+            budget.resolve_budget(settings.memory.limit, machine), settings.memory.max_loaded_models, budget.read_memory, self.events,
+            budget.margin(machine, budget.group_kill() is not None),
         )
         self.cores = usable_cores(budget.cpu_quota(), len(os.sched_getaffinity(0)))
         self.processes = Processes(lambda: budget.oom_kills() or 0, self._nursery_lost)
@@ -73,6 +74,7 @@ class App:
         self.engine = Engine(self.registry, self.supervisor, self.metrics, self.events, self.errands.inspect, self.repository.refresh)
         self.http = HttpServer(Router(table(self.engine, self._spawn)).find, settings.server)
         self.metrics.read_budget = lambda: self.supervisor.budget
+        self.metrics.read_thrashing = lambda: self.supervisor.thrash.count
         self.metrics.read_oldest_load = self.supervisor.oldest_load
         self.metrics.read_dropped_lines = lambda: self.log.dropped
 
@@ -140,7 +142,8 @@ class App:
         for problem in self.settings.warnings:
             self.events.emit("config", "", problem.render(), code=problem.code, key=problem.key)
         if why := budget.group_kill():
-            self.events.emit("config", "", f"if the kernel kills one model's process for memory, it ends this daemon too: {why}")
+            text = f"if the kernel kills one model's process for memory, it ends this daemon too, so more is left free: {why}"
+            self.events.emit("config", "", text, margin=self.supervisor.margin)
         port = self.settings.server.grpc_port
         if port is not None:
             self.events.emit("config", "", f"gRPC is not served yet: nothing listens on port {port}; --no-grpc takes this line away", grpc_port=port)

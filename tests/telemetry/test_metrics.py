@@ -40,7 +40,7 @@ def busy() -> Metrics:
     a.scaling_steps["up"] += 1
     a.restarts["signal"] += 1
     b.load_retries += 7
-    metrics.thrashing = 8
+    metrics.read_thrashing = lambda: 8
     a.read_gauges = lambda: Gauges({"ready": 2, "odd": 1}, queue_requests=11, resident_bytes=1 << 40)
     metrics.read_budget = lambda: 4e9
     metrics.read_dropped_lines = lambda: 12

@@ -12,6 +12,9 @@ PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
 
 DEFAULT_SHARE = 0.85
+MARGIN = 0.02
+MARGIN_OF_A_GROUP = 0.15
+"""Shares of the limit."""
 UNLIMITED = 1 << 60
 """From here a number is no limit: cgroup v1 writes the largest page-aligned 64-bit integer."""
 
@@ -114,6 +117,11 @@ def resolve_budget(setting: float | None, machine: Memory) -> int:
     if isinstance(setting, int):
         return setting
     return int(machine.limit * (DEFAULT_SHARE if setting is None else setting))
+
+
+def margin(machine: Memory, group_kill: bool) -> int:
+    """Bytes that are left alone whatever the budget says: more where one kill by the kernel would end the daemon too."""
+    return int(machine.limit * (MARGIN_OF_A_GROUP if group_kill else MARGIN))
 
 
 def headroom(budget: int, resident: int, available: int, margin: int = 0) -> int:

@@ -5,7 +5,7 @@ freed, has become idle or was measured, and looks again.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from wakeful.clock import monotonic
@@ -29,13 +29,17 @@ class Standing(NamedTuple):
     idle: bool
     pinned: bool
     min_residency: float
+    loaded: bool = True
+    """False while it is on its way."""
+    going: bool = False
+    """It is finishing its last runs."""
 
 
 class Tenant:
     """A replica that has room, or asks for it. Its group gives the callables; the supervisor owns the rest."""
 
     __slots__ = (
-        "asked", "bytes", "evict", "granted", "leaving", "loaded_at", "model", "primary", "refused", "replica", "shared", "standing", "victims",
+        "asked", "bytes", "evict", "granted", "least", "leaving", "loaded_at", "model", "primary", "promised", "refused", "replica", "shared", "standing",
     )
 
     def __init__(
@@ -44,6 +48,7 @@ class Tenant:
         replica: int,
         estimate: int,
         *,
+        least: int,
         primary: bool,
         granted: Callable[[], None],
         refused: Callable[[WakefulError], None],
@@ -54,6 +59,8 @@ class Tenant:
         self.replica = replica
         self.bytes = estimate
         """Bytes of its own: the estimate, until it is measured."""
+        self.least = least
+        """Bytes that it surely needs: the estimate may be a guess, and alone keeps out nobody who could have all that others may give up."""
         self.shared = 0
         """Bytes that it shares with the other replicas of its model."""
         self.primary = primary
@@ -65,15 +72,22 @@ class Tenant:
         self.asked = monotonic()
         self.loaded_at = self.asked
         self.leaving = False
-        self.victims: set[Tenant] = set()
-        """Those whose leaving it waits for."""
+        """It has been evicted, and may still hold its memory."""
+        self.promised = False
+        """It waits for others to leave, and what they free is its own."""
+
+    @property
+    def going(self) -> bool:
+        return self.leaving or self.standing().going
 
 
 class Supervisor:
     """One for the daemon."""
 
-    def __init__(self, budget: int, max_loaded: int | None, read_memory: Callable[[], Memory], events: Events) -> None:
+    def __init__(self, budget: int, max_loaded: int | None, read_memory: Callable[[], Memory], events: Events, margin: int = 0) -> None:
         self.budget = budget
+        self.margin = margin
+        """Bytes of the machine, or of the container, that are never given to a model."""
         self.max_loaded = max_loaded
         self.thrash = eviction.Thrash()
         self._read_memory = read_memory
@@ -89,26 +103,29 @@ class Supervisor:
 
     @property
     def loaded(self) -> int:
-        """Replicas of all models that are loaded or loading."""
-        return len(self._tenants)
+        """Replicas of all models that are loaded or loading, without those that are about to go."""
+        return sum(not tenant.going for tenant in self._tenants)
 
     @property
     def resident(self) -> int:
-        """Bytes of all replicas, shared weights once per model."""
-        return sum(tenant.bytes for tenant in self._tenants) + sum(self._shared().values())
+        """Bytes that all replicas hold now, shared weights once per model."""
+        return _total(tenant for tenant in self._tenants if not tenant.promised)
+
+    @property
+    def expected(self) -> int:
+        """The same once all have gone who are about to, and all have loaded who may."""
+        return _total(tenant for tenant in self._tenants if not tenant.going)
 
     def resident_of(self, model: str) -> int:
-        return sum(tenant.bytes for tenant in self._tenants if tenant.model == model) + self._shared().get(model, 0)
+        return _total(tenant for tenant in self._tenants if tenant.model == model and not tenant.promised)
+
+    def shared_of(self, model: str) -> int:
+        """Bytes that the replicas of a model share."""
+        return max((tenant.shared for tenant in self._tenants if tenant.model == model), default=0)
 
     def oldest_load(self) -> float:
         """Seconds that the longest waiting replica has waited for room."""
         return monotonic() - self._waiting[0].asked if self._waiting else 0.0
-
-    def _shared(self) -> dict[str, int]:
-        shared: dict[str, int] = {}
-        for tenant in self._tenants:
-            shared[tenant.model] = max(tenant.shared, shared.get(tenant.model, 0))
-        return shared
 
     # ── what groups say ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -133,11 +150,7 @@ class Supervisor:
         self._tenants.discard(tenant)
         if tenant in self._waiting:
             self._waiting.remove(tenant)
-        for other in self._tenants:
-            if tenant in other.victims:
-                other.victims.discard(tenant)
-                if not other.victims:
-                    self._loop.call_soon(other.granted)
+        self._keep_promises()
         self.look()
 
     def look(self) -> None:
@@ -168,12 +181,13 @@ class Supervisor:
 
     def _try(self, tenant: Tenant) -> None:
         now = monotonic()
-        need = tenant.bytes
         candidates = self._candidates(tenant.model, now)
-        free = headroom(self.budget, self.resident, self._read_memory().available)
+        free = headroom(self.budget, self.expected, self._read_memory().available + self.resident - self.expected, self.margin)
+        most = free + _movable(candidates)
+        need = min(tenant.bytes, max(tenant.least, most))
         room = self._plan(tenant, need, free, candidates, now, self.budget)
         if isinstance(room, Refusal):
-            self._refuse_or_wait(tenant, room, need, free, candidates)
+            self._refuse_or_wait(tenant, room, possible=need <= most)
             return
         victims = dict.fromkeys(self._of(room.victims), "lru")
         if self.max_loaded is not None and not tenant.standing().pinned:
@@ -181,31 +195,46 @@ class Supervisor:
             place = self._plan(tenant, 1, self.max_loaded - self.loaded + len(room.victims), units, now, None)
             if isinstance(place, Refusal):
                 reason = f"{self.loaded} replicas are loaded (max_loaded_models {self.max_loaded}) and none can go now"
-                self._refuse_or_wait(tenant, Refusal(reason, place.retry_at), 1, self.max_loaded - self.loaded, units)
+                possible = 1 <= self.max_loaded - self.loaded + _movable(units)
+                self._refuse_or_wait(tenant, Refusal(reason, place.retry_at), possible=possible)
                 return
             victims |= dict.fromkeys(self._of(place.victims), "capacity")
         self._waiting.remove(tenant)
         self._tenants.add(tenant)
-        tenant.victims = set(victims)
+        tenant.bytes = need
+        tenant.promised = True
         for victim, reason in victims.items():
             self._evict(victim, tenant.model, "capacity" if reason == "capacity" else "lru", room.reason)
-        if not victims:
-            tenant.granted()
+        self._keep_promises()
+
+    def _keep_promises(self) -> None:
+        """Let those begin whose room is really free now: what goes holds its memory until it has gone."""
+        for tenant in [tenant for tenant in self._tenants if tenant.promised]:
+            if self._is_free_for(tenant):
+                tenant.promised = False
+                tenant.granted()
+
+    def _is_free_for(self, tenant: Tenant) -> bool:
+        going = sum(other.going for other in self._tenants)
+        if not going:
+            return True
+        if self.max_loaded is not None and not tenant.standing().pinned and self.loaded + going > self.max_loaded:
+            return False
+        return tenant.bytes <= headroom(self.budget, self.resident, self._read_memory().available, self.margin)
 
     def _plan(
         self, tenant: Tenant, need: int, free: int, candidates: list[Candidate], now: float, budget: int | None
     ) -> eviction.Plan | Refusal:
         decision = eviction.plan(need, free, candidates, now, budget)
         if isinstance(decision, Refusal) and tenant.primary and now - tenant.asked >= TURN_PATIENCE:
-            return eviction.plan(need, free, [candidate._replace(idle=True) for candidate in candidates], now, budget)
+            loaded = {(other.model, other.replica) for other in self._tenants if other.standing().loaded}
+            busy_too = [candidate._replace(idle=(candidate.model, candidate.replica) in loaded) for candidate in candidates]
+            return eviction.plan(need, free, busy_too, now, budget)
         return decision
 
-    def _refuse_or_wait(self, tenant: Tenant, refusal: Refusal, need: int, free: int, candidates: list[Candidate]) -> None:
+    def _refuse_or_wait(self, tenant: Tenant, refusal: Refusal, *, possible: bool) -> None:
         """A further replica is refused at once. A first one waits, unless not even the leaving of all that may ever go would help."""
-        movable = sum(candidate.bytes for candidate in candidates if not candidate.pinned)
-        movable += sum({candidate.model: candidate.shared for candidate in candidates if not candidate.pinned}.values())
-        leaving = sum(other.bytes + other.shared for other in self._tenants if other.leaving or other.victims)
-        if not tenant.primary or need > free + movable + leaving:
+        if not tenant.primary or not possible:
             self._waiting.remove(tenant)
             tenant.refused(OutOfMemory(f"out of memory: {tenant.model} {refusal.reason}"))
         elif refusal.retry_at is not None:
@@ -214,20 +243,19 @@ class Supervisor:
     def _candidates(self, model: str, now: float) -> list[Candidate]:
         candidates = []
         for tenant in self._tenants:
-            if tenant.model != model and not tenant.leaving:
+            if tenant.model != model and not tenant.going:
                 standing = tenant.standing()
-                idle = standing.idle and not tenant.victims
                 candidates.append(
                     Candidate(
-                        tenant.model, tenant.replica, tenant.bytes, tenant.shared, standing.last_used, idle, standing.pinned, tenant.loaded_at,
-                        standing.min_residency,
+                        tenant.model, tenant.replica, tenant.bytes, tenant.shared, standing.last_used, standing.idle, standing.pinned,
+                        tenant.loaded_at, standing.min_residency,
                     )
                 )
         return candidates
 
     def _of(self, candidates: tuple[Candidate, ...]) -> list[Tenant]:
         chosen = {(candidate.model, candidate.replica) for candidate in candidates}
-        return [tenant for tenant in self._tenants if (tenant.model, tenant.replica) in chosen and not tenant.leaving]
+        return [tenant for tenant in self._tenants if (tenant.model, tenant.replica) in chosen and not tenant.going]
 
     def _evict(self, victim: Tenant, for_model: str, reason: UnloadReason, figures: str) -> None:
         victim.leaving = True
@@ -247,3 +275,18 @@ class Supervisor:
     def _timer_fired(self) -> None:
         self._timer = None
         self.look()
+
+
+def _movable(candidates: list[Candidate]) -> int:
+    """Bytes of all that may ever be evicted."""
+    evictable = [candidate for candidate in candidates if not candidate.pinned]
+    return sum(candidate.bytes for candidate in evictable) + sum({candidate.model: candidate.shared for candidate in evictable}.values())
+
+
+def _total(tenants: Iterable[Tenant]) -> int:
+    """Bytes of these replicas, what they share counted once per model."""
+    own, shared = 0, dict[str, int]()
+    for tenant in tenants:
+        own += tenant.bytes
+        shared[tenant.model] = max(tenant.shared, shared.get(tenant.model, 0))
+    return own + sum(shared.values())

@@ -337,7 +337,8 @@ class Model:
             if self._leaving is None:
                 self._restore_later(self._restarts.failed(error, monotonic()))
             return
-        if isinstance(error, OutOfMemory) and self._oom_loads < OOM_LOAD_TRIES and self._around.supervisor.relieve(self.id):
+        launched = replica.pid > 0  # else there was no room for it, and nobody has to go for that
+        if launched and isinstance(error, OutOfMemory) and self._oom_loads < OOM_LOAD_TRIES and self._around.supervisor.relieve(self.id):
             self._oom_loads += 1
             self.stats.load_retries += 1
             self._wake()

@@ -39,13 +39,14 @@ class Tenancy:
     def admit(self, replica: Replica, granted: Callable[[], None], refused: Callable[[WakefulError], None]) -> None:
         """Ask for room for a replica that has no process yet."""
         model = self._model
-        estimate = self._estimate(replica)
+        estimate, least = self._estimate(replica)
         limit = model.settings.runtime.memory_limit
-        if limit is not None and self._supervisor.resident_of(model.id) + estimate > limit:
-            refused(OutOfMemory(f"model {model.id} would need {show_bytes(estimate)} more, over its memory_limit of {show_bytes(limit)}"))
+        more = least if self._is_first(replica) else estimate
+        if limit is not None and self._supervisor.resident_of(model.id) + more > limit:
+            refused(OutOfMemory(f"model {model.id} would need {show_bytes(more)} more, over its memory_limit of {show_bytes(limit)}"))
             return
         tenant = self._tenants[replica.number] = Tenant(
-            model.id, replica.index, estimate, primary=self._is_first(replica), granted=granted, refused=refused,
+            model.id, replica.index, estimate, least=least, primary=self._is_first(replica), granted=granted, refused=refused,
             evict=lambda reason: model.group.end(replica, reason), standing=lambda: model.standing(replica),
         )
         self._supervisor.admit(tenant)
@@ -81,14 +82,11 @@ class Tenancy:
     def _is_first(self, replica: Replica) -> bool:
         return not any(other is not replica for other in self._model.group.replicas)
 
-    def _estimate(self, replica: Replica) -> int:
-        """Bytes that a replica may take: as measured of this file before, else guessed from its size."""
+    def _estimate(self, replica: Replica) -> tuple[int, int]:
+        """Bytes that a replica may take, and surely takes: as measured of this file before, else guessed from its size."""
         file, known = self._model.file, self._model.file.known()
         if self._is_first(replica) or not any(other.forkable for other in self._model.group.ready()):
-            return known.first_bytes or self._guess()
-        return known.extra_bytes or file.estimate() // COPY_SHARE
-
-    def _guess(self) -> int:
-        """For a file that was never loaded. The guess is high: it alone must not keep out what fits when all others go."""
-        file = self._model.file
-        return min(file.estimate(), max(file.size(), self._supervisor.budget))
+            measured, guess, least = known.first_bytes, file.estimate(), file.size()
+        else:
+            measured, guess, least = known.extra_bytes, file.estimate() // COPY_SHARE, 0
+        return (measured, measured) if measured else (guess, least)

@@ -149,8 +149,8 @@ class Metrics:
         self._listener = listener
         self.unnamed = ModelStats("", listener)
         """For requests that name no configured model: their names come from callers and must not become labels."""
-        self.thrashing = 0
         self.read_budget: Callable[[], float] = _nothing
+        self.read_thrashing: Callable[[], float] = _nothing
         self.read_oldest_load: Callable[[], float] = _nothing
         self.read_dropped_lines: Callable[[], float] = _nothing
         self._models: dict[str, ModelStats] = {}
@@ -174,10 +174,10 @@ class Metrics:
         yield from _histograms(models)
         yield from _gauges(models)
         yield from _single("wakeful_memory_budget_bytes", self.read_budget())
-        yield from _single("wakeful_thrashing_total", self.thrashing)
+        yield from _single("wakeful_thrashing_total", self.read_thrashing())
         yield from _single("wakeful_oldest_load_seconds", self.read_oldest_load())
         yield from _single("wakeful_log_lines_dropped_total", self.read_dropped_lines())
-        yield from _snooze([*models, self.unnamed], self.thrashing)
+        yield from _snooze([*models, self.unnamed], self.read_thrashing())
 
 
 def _nothing() -> float:
@@ -246,7 +246,7 @@ def _gauges(models: Sequence[ModelStats]) -> Iterator[str]:
     yield from _family("wakeful_resident_bytes", [((name,), gauges.resident_bytes) for name, gauges in live])
 
 
-def _snooze(models: Sequence[ModelStats], thrashing: int) -> Iterator[str]:
+def _snooze(models: Sequence[ModelStats], thrashing: float) -> Iterator[str]:
     """The totals that SnoozeML's SDK reads. It takes the last line of a name, whatever the labels, so there is nothing per model here."""
     everything = sum(n for m in models for n in m.requests.values())
     success = sum(n for m in models for (_, outcome), n in m.requests.items() if outcome == SUCCESS)
