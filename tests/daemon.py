@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,13 @@ READY = re.compile(rb"ready\s+http://([0-9.]+):(\d+)")
 class Daemon:
     """`wakeful serve` with its own cache directory, on a port that the system picked. What it logs is kept in `log_path`."""
 
-    def __init__(self, directory: Path, *options: str, env: dict[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, *options: str, env: dict[str, str] | None = None, launcher: Sequence[str] = ()) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.log_path = directory / "daemon.log"
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "wakeful", "serve", "--port", "0", "--cache-dir", str(directory / "cache"), *options],
+                [*launcher, sys.executable, "-m", "wakeful", "serve", "--port", "0", "--cache-dir", str(directory / "cache"), *options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ | (env or {}),
             )
         self.host, self.port = self._wait_ready()
@@ -153,9 +153,11 @@ def _decoded(data: bytes) -> Any:
 
 
 @contextmanager
-def running(directory: Path, *options: str, env: dict[str, str] | None = None) -> Iterator[Daemon]:
-    """A daemon for the time of a block. A test that fails shows the daemon's log."""
-    daemon = Daemon(directory, *options, env=env)
+def running(
+    directory: Path, *options: str, env: dict[str, str] | None = None, launcher: Sequence[str] = ()
+) -> Iterator[Daemon]:
+    """A daemon for the time of a block. A test that fails shows the daemon's log. `launcher`: the command that executes the daemon's own."""
+    daemon = Daemon(directory, *options, env=env, launcher=launcher)
     try:
         yield daemon
     except BaseException:
