@@ -155,6 +155,27 @@ def test_callers_that_leave_do_not_end_the_load(daemon: Daemon) -> None:
     wait_until(lambda: calm(daemon, "impatient"), "nothing is left over")
 
 
+def test_a_load_that_an_unload_overtakes_is_refused_and_a_later_one_wakes_the_model_again(daemon: Daemon) -> None:
+    """Nobody who asked for the model waits for a load that will not come."""
+    assert daemon.call("POST", "/v2/repository/models/herd/unload")[0] == 200
+    answers = []
+    since = daemon.events()[-1]["seq"]
+    caller = threading.Thread(target=lambda: answers.append(daemon.call("POST", "/v2/repository/models/herd/load")))
+    caller.start()
+    wait_until(lambda: daemon.metric("wakeful_replicas", model="herd", state="starting") or answers, "the load has begun")
+    assert daemon.call("POST", "/v2/repository/models/herd/unload")[0] == 200
+    caller.join(60)
+    (status, body), *_ = answers
+    if not any(event["kind"] == "load" for event in daemon.events(model="herd", since=str(since))):  # else it was ready before the unload came
+        assert (status, body) == (503, {"error": "model herd was put to sleep before it was ready"})
+    with Crowd(daemon, "herd", clients=4):
+        leaving = threading.Thread(target=daemon.call, args=("POST", "/v2/repository/models/herd/unload"))
+        leaving.start()
+        assert daemon.call("POST", "/v2/repository/models/herd/load")[0] in (200, 503)  # before or after the unload
+        leaving.join(60)
+    assert daemon.call("POST", "/v2/repository/models/herd/load")[0] == 200
+
+
 def test_a_full_queue_is_told_at_once_while_the_model_loads(daemon: Daemon) -> None:
     """C23: what is over the limit need not wait for the load to be refused; what was accepted is answered."""
     with Crowd(daemon, "limited", clients=40, requests=1) as crowd:

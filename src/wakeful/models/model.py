@@ -156,6 +156,8 @@ class Model:
         future = asyncio.get_running_loop().create_future()
         self._waiters.asleep.append(future)
         self._leaving = reason
+        if reason == "manual":  # who asks for the model from here on wakes it again
+            self._refuse_loads(Unavailable(f"model {self.id} was put to sleep before it was ready", unstarted=True))
         self._restore_later(None)
         self._leave_when_served()
         await future
@@ -242,7 +244,7 @@ class Model:
         waiting = self.waiting
         if first:
             self.interface.learn(message.signature, message.verdict)
-            self.file.learn(signature=message.signature, load_seconds=message.seconds)
+            self.file.learn(signature=message.signature)
             self.batcher.held = False
         lane = self.batcher.open(replica)
         self._lanes[replica.number] = lane
@@ -326,7 +328,10 @@ class Model:
         self.group.cancel_sweep()
         for future in _take(self._waiters.asleep):
             future.set_result(None)
-        if not self._closed and (len(self.batcher.room) or (self._stands and not by_hand and self._restoring is None)):
+        if self._closed:
+            self._refuse_loads(Unavailable(f"model {self.id} was removed", unstarted=True))
+        elif len(self.batcher.room) or self._waiters.awake or (self._stands and not by_hand and self._restoring is None):
+            self._look_at_file()
             self._wake()
 
     def start_failed(self, replica: Replica, error: WakefulError) -> None:
@@ -350,8 +355,7 @@ class Model:
         refusal = type(error)(error.message, retry_after=pause, unstarted=True)
         self.batcher.fail_all(refusal)
         self.batcher.held = False
-        for future in _take(self._waiters.awake):
-            future.set_exception(refusal)
+        self._refuse_loads(refusal)
         for future in _take(self._waiters.asleep):
             future.set_result(None)
 
@@ -406,6 +410,10 @@ class Model:
         if replica.state is State.READY:
             self.group.touched(replica)
         self._tell_awake()
+
+    def _refuse_loads(self, error: WakefulError) -> None:
+        for future in _take(self._waiters.awake):
+            future.set_exception(error)
 
     def _settled_awake(self) -> bool:
         return bool(self.group.ready()) and not self._probing.under_way
