@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable
 
-type_of_clock = Callable[[], float]
+Clock = Callable[[], float]
 
-monotonic: type_of_clock = time.monotonic
+monotonic: Clock = time.monotonic
 """Seconds since an arbitrary start; a step of the wall clock does not move it."""
 
-wall: type_of_clock = time.time
+wall: Clock = time.time
 """Seconds since 1970, only for what people read."""

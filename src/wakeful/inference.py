@@ -17,7 +17,7 @@ class InferRequest:
 
     __slots__ = (
         "model", "inputs", "outputs", "id", "parameters", "deadline", "arrived", "coerce", "protocol", "left",
-        "rows", "group", "started", "attempts", "settled",
+        "rows", "group", "attempts", "settled",
     )
 
     def __init__(
@@ -53,7 +53,6 @@ class InferRequest:
         self.rows = 1
         self.group: Hashable = None
         """Requests of one group may share a run; None: runs alone."""
-        self.started = 0.0
         self.attempts = 0
         """Replicas that died while they ran it."""
         self.settled = False

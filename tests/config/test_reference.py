@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from wakeful.config.load import Options, load
-from wakeful.config.reference import EXAMPLE, environment_variables, reference
+from wakeful.config.reference import EXAMPLE, reference
 from wakeful.config.schema import DefaultsTable, ModelTable, ServerTable
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -28,8 +28,3 @@ def test_the_example_loads(tmp_path: Path) -> None:
     assert [model.id for model in settings.models] == ["fraud", "search/embedder"]
     assert settings.warnings == ()
     assert settings.memory.limit == 0.8
-
-
-def test_environment_variables_are_named_after_the_keys() -> None:
-    names = environment_variables()
-    assert {"WAKEFUL_HOST", "WAKEFUL_GRPC_PORT", "WAKEFUL_CACHE_DIR", "WAKEFUL_MEMORY_LIMIT"} <= set(names)

@@ -12,7 +12,7 @@ from wakeful.runtime.messages import Signature, TensorSpec, Verdict
 LIBRARY = "onnxruntime 1.32.0"
 SIGNATURE = Signature((TensorSpec("x", "FP32", ("N", 4, None)),), (TensorSpec("y", "INT64", (), optional=True),))
 VERDICT = Verdict(True, "rows do not influence each other", True)
-FULL = Known(SIGNATURE, VERDICT, 5_000_000_000, 2_000_000, 1.25, {1: 0.5, 2: 0.25}, 8)
+FULL = Known(SIGNATURE, VERDICT, 5_000_000_000, 2_000_000, {1: 0.5, 2: 0.25}, 8)
 
 
 class Clock:

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from wakeful.config.schema import BudgetTable, ModelTable, OverrideTable, PadTable, ServerTable, Table, TuningTable
+from wakeful.config.schema import BudgetTable, ModelTable, PadTable, ServerTable, TuningTable
 
 EXAMPLE = """\
 [server]
@@ -133,12 +133,6 @@ def _size(size: int) -> str:
         if size % 1024**power == 0:
             return f"{size // 1024**power}{unit}"
     return str(size)
-
-
-def environment_variables() -> list[str]:
-    """Every variable that the daemon reads, in the order of the schema."""
-    table: type[Table] = OverrideTable
-    return [f"WAKEFUL_{key.upper()}" for key in table.model_fields]
 
 
 if __name__ == "__main__":

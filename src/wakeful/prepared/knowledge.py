@@ -34,7 +34,6 @@ class Known(msgspec.Struct, frozen=True, omit_defaults=True):
     """Private and mapped memory of a single replica."""
     extra_bytes: int = 0
     """Private memory of a further one."""
-    load_seconds: float = 0.0
     lone_seconds: dict[int, float] = msgspec.field(default_factory=dict)
     """Threads to seconds of a run of one row."""
     safe_rows: int = 0
@@ -48,7 +47,6 @@ class Lesson(TypedDict, total=False):
     verdict: Verdict | None
     first_bytes: int
     extra_bytes: int
-    load_seconds: float
     lone_seconds: dict[int, float]
     safe_rows: int
 

@@ -9,6 +9,7 @@ import mmap
 import os
 
 ALIGN = 64
+"""Bytes: a cache line, and the widest vector register."""
 FIRST_SIZE = 256 * 1024
 GROWTH = 1024 * 1024
 KEEP = 4 * 1024 * 1024

@@ -150,7 +150,6 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
 
     signature: Signature
     verdict: Verdict
-    seconds: float
     private_bytes: int
     """About: what the load has added. Footprint brings the exact figures as soon as there is a pause."""
     forkable: bool
@@ -170,7 +169,7 @@ class Prepared(msgspec.Struct, frozen=True, array_like=True, tag="prepared"):
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
-    """A load, a preparation or a split did not work. `kind` is a code of wakeful.errors."""
+    """A load or a preparation did not work. `kind` is a code of wakeful.errors."""
 
     kind: str
     reason: str
@@ -197,7 +196,6 @@ class Footprint(msgspec.Struct, frozen=True, array_like=True, tag="footprint"):
     shared_bytes: int
 
 
-ToNursery = Fork
 FromNursery = Awake | Exited | ForkFailed | Broken
 ToReplica = Load | Probe | Prepare | Run | Split | Stop
 FromReplica = Hello | Ready | Probed | Prepared | Refused | Done | Failed | Footprint

@@ -34,8 +34,6 @@ class Processes:
     """Forks replicas and explains their ends. `oom_kills` reads the count of the kernel's kills for memory in our cgroup."""
 
     def __init__(self, oom_kills: Callable[[], int], on_nursery_lost: Callable[[str, str], None]) -> None:
-        self.library: dict[str, str] = {}
-        """Backend to name and version of its library, once its nursery is awake."""
         self._nurseries: dict[str, Nursery] = {}
         self._oom_kills = oom_kills
         self._oom_seen = oom_kills()
@@ -145,7 +143,6 @@ class _Reports:
         self._backend = backend
 
     def nursery_awake(self, library: str, providers: Sequence[str]) -> None:
-        self._processes.library[self._backend] = library
         log.info("nursery for %s is awake: %s, %s", self._backend, library, ", ".join(providers))
 
     def nursery_lost(self, pid: int, reason: str) -> None:

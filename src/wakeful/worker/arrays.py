@@ -5,11 +5,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from wakeful.errors import InvalidInput
+from wakeful.runtime.arena import aligned
 from wakeful.runtime.messages import Placement, TensorSpec
 from wakeful.tensors import DTYPES, LENGTH, decode_strings, element_count, encode_strings
-
-ALIGNMENT = 64
-"""Bytes: a cache line, and the widest vector register."""
 
 
 def read(placement: Placement, slot: memoryview) -> np.ndarray:
@@ -33,7 +31,7 @@ def layout(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray], start: int
     """Where outputs will lie from `start` on, each aligned, and the size that the slot must have for `fill`."""
     placements, end = [], start
     for spec, array in zip(specs, arrays, strict=True):
-        offset = -(-end // ALIGNMENT) * ALIGNMENT
+        offset = aligned(end)
         if spec.datatype == "BYTES":
             nbytes = sum(LENGTH.size + len(element) for element in _elements(array))
         else:

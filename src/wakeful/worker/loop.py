@@ -151,7 +151,6 @@ class Replica:
     # ── orders ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def load(self, order: Load) -> None:
-        started = time.monotonic()
         try:
             self.backend = catalog.module(order.backend).open_model(order.path, LoadOptions(order.device, order.threads, order.prepared))
             self.verdict = selftest.declared(self.backend.signature)
@@ -160,16 +159,15 @@ class Replica:
             self.say(Refused(trouble.code, trouble.message))
             return
         self.prepared = order.prepared if self.backend.prepared else ""
-        self.ready(time.monotonic() - started)
+        self.ready()
 
-    def ready(self, seconds: float) -> None:
+    def ready(self) -> None:
         assert self.backend is not None
         self.measure_by = time.monotonic() + MEASURE_SECONDS
         self.say(
             Ready(
                 self.backend.signature,
                 self.verdict,
-                seconds,
                 max(anonymous_bytes() - self.anonymous_before, 0),
                 self.backend.forkable and only_thread(),
                 self.backend.prepared,
@@ -239,13 +237,12 @@ class Replica:
     def become_copy(self, descriptors: list[int]) -> NoReturn:
         status = 1
         try:
-            started = time.monotonic()
             self.channel.close()  # the original's end of file must mean the original's death
             for slot in self.slots:
                 slot.close()
             copy = Replica(socket.socket(fileno=descriptors[0]), [Slot(fd) for fd in descriptors[1:]])
             copy.backend, copy.verdict, copy.prepared, copy.copied = self.backend, self.verdict, self.prepared, True
-            copy.ready(time.monotonic() - started)
+            copy.ready()
             copy.loop()
             status = 0
         except OSError:
