@@ -10,7 +10,8 @@ import pytest
 from snoozeml.config import SnoozeConfig
 
 import wakeful
-from wakeful.config.load import Options, load, scan
+from wakeful.config.load import Options, load
+from wakeful.config.models import scan
 from wakeful.config.schema import BudgetTable, DefaultsTable, ModelTable, OverrideTable, ServerTable, TuningTable
 from wakeful.config.settings import MemorySettings, ModelSettings, Padding, ServerSettings, Settings
 

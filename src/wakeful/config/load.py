@@ -10,13 +10,11 @@ from typing import Any
 
 from wakeful.config.document import Document, read_document
 from wakeful.config.locate import KeyPath
-from wakeful.config.models import configured_models, demo_models, expanded, report_broken_rules, scan, scan_directory
+from wakeful.config.models import configured_models, demo_models, expanded, report_broken_rules, scan_directory
 from wakeful.config.problems import ConfigError, Place, Problem, in_order
 from wakeful.config.schema import SECTIONS, AuthTable, DefaultsTable, OverrideTable, ServerTable, Table, merged
 from wakeful.config.settings import CacheSettings, ModelSettings, Settings
 from wakeful.config.validate import nearest, unknown_key, validate
-
-__all__ = ["Options", "load", "scan"]
 
 _PREFIX = "WAKEFUL_"
 _CLIENT_VARIABLES = {"WAKEFUL_URL"}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from wakeful.config.load import scan
+from wakeful.config.models import scan
 from wakeful.config.settings import ModelSettings, Settings
 from wakeful.models.model import Model
 from wakeful.models.registry import Registry
