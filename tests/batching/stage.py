@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from wakeful.batching.batcher import Batcher, Lane
+from wakeful.batching.batcher import Batcher
+from wakeful.batching.lane import Lane
 from wakeful.config.settings import BatchingSettings
 from wakeful.errors import WakefulError
 from wakeful.inference import FOREVER, InferRequest
@@ -252,7 +253,8 @@ def staged(
                 stage.check()
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("wakeful.batching.batcher.monotonic", loop.time)
+                for module in ("batcher", "settling"):
+                    patch.setattr(f"wakeful.batching.{module}.monotonic", loop.time)
                 try:
                     loop.run_until_complete(play())
                 finally:

@@ -89,6 +89,13 @@ def test_dropped_ones_do_not_hide_those_behind_them() -> None:
     assert (len(queue), queue.rows) == (0, 0)
 
 
+def test_a_group_whose_oldest_is_dropped_gives_way_to_the_one_that_is_older_now() -> None:
+    late, older, younger = request(0, deadline=3.0), request(1, group="b"), request(2)
+    queue = filled(late, older, younger)
+    assert queue.take(8, now=3.0) == ([older], [late])
+    assert queue.take(8, now=3.0) == ([younger], [])
+
+
 def test_expire_names_them_and_makes_the_next_deadline_exact() -> None:
     soon, later, gone, never = request(0, deadline=5.0), request(1, 2, "b", deadline=9.0), request(2, group="b"), request(3, group="c")
     queue = filled(soon, later, gone, never)

@@ -1,7 +1,7 @@
 """The loop of one model's batches: requests wait in the lanes of replicas, batches are cut, run and answered.
 
-This is the only code that settles requests. A lane belongs to one replica; its queue holds what has not started, which may still move to another
-lane. Nothing here waits: everything is a reaction to an arrival, a timer, or a word from a replica.
+A lane belongs to one replica; its queue holds what has not started, which may still move to another lane. Nothing here waits: everything is a
+reaction to an arrival, a timer, or a word from a replica. Whatever becomes of a request, the settler tells its caller.
 """
 
 import asyncio
@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from wakeful.batching import collate, parts, policy
+from wakeful.batching.lane import Batch, Lane, Runner
 from wakeful.batching.padding import Padder
 from wakeful.batching.queue import BatchQueue
+from wakeful.batching.settling import Settler
 from wakeful.clock import monotonic
 from wakeful.config.settings import BatchingSettings
 from wakeful.errors import BY_CODE, ExecutionFailed, OutOfMemory, TimedOut, WakefulError
 from wakeful.inference import FOREVER, InferRequest
-from wakeful.runtime.arena import Slot
-from wakeful.runtime.messages import Done, Failed, Placement
-from wakeful.telemetry.metrics import SUCCESS, ModelStats
-from wakeful.tensors import Tensor
+from wakeful.runtime.messages import Done, Failed
+from wakeful.telemetry.metrics import ModelStats
 
 log = logging.getLogger(__name__)
 
@@ -29,84 +29,21 @@ MAX_DEATHS = 2
 MAX_ALLOCATION_TRIES = 2
 """Runs of one request alone that may end out of memory."""
 
-LEFT = "left"
-"""Outcome of a request whose caller did not wait for the answer."""
-
-
-class Runner(Protocol):
-    """What a lane needs of a replica."""
-
-    @property
-    def slots(self) -> Sequence[Slot]: ...
-
-    def run(self, run: int, slot: int, end: int, inputs: tuple[Placement, ...]) -> None: ...
-
 
 class Owner(Protocol):
     """What the batcher tells the model that it belongs to."""
 
-    def lane_idle(self, lane: "Lane") -> None:
+    def lane_idle(self, lane: Lane) -> None:
         """Nothing is queued or running in this lane any more."""
 
     def memory_wanted(self) -> None:
         """A run ended out of memory: free what can be freed before the next try."""
 
-    def lane_stuck(self, lane: "Lane", seconds: float) -> None:
+    def lane_stuck(self, lane: Lane, seconds: float) -> None:
         """Its run has lasted far too long, and nobody waits for it any more."""
 
     def rows_limited(self, rows: int) -> None:
         """A run of more rows than these ended out of memory again: lower the limit, and remember it."""
-
-
-class Batch:
-    """One run: its requests, and where it lies."""
-
-    __slots__ = ("requests", "rows", "slot")
-
-    def __init__(self, requests: list[InferRequest], rows: int, slot: int) -> None:
-        self.requests = requests
-        self.rows = rows
-        self.slot = slot
-
-    @property
-    def forsaken(self) -> bool:
-        """Nobody waits for any of its answers."""
-        return all(request.settled or request.left for request in self.requests)
-
-
-class Lane:
-    """The queue of one ready replica and what it runs."""
-
-    __slots__ = ("active", "closed", "doubted", "free", "queue", "replica", "running", "scheduled", "since", "timer")
-
-    def __init__(self, replica: Runner) -> None:
-        self.replica = replica
-        self.queue = BatchQueue()
-        self.running: deque[tuple[int, Batch]] = deque()
-        self.free = list(range(len(replica.slots)))
-        self.active = 0
-        """Requests in running batches."""
-        self.closed = False
-        self.scheduled = False
-        self.since = 0.0
-        """When the run at the head of `running` began."""
-        self.doubted = 0
-        """The run that is watched because nobody waits for it any more."""
-        self.timer: asyncio.TimerHandle | None = None
-
-    @property
-    def busy(self) -> bool:
-        return bool(self.running or len(self.queue))
-
-    @property
-    def load(self) -> tuple[int, int]:
-        """(waiting requests, running requests): what routing compares."""
-        return len(self.queue), self.active
-
-    def cancel_timer(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
 
 
 class Batcher:
@@ -131,6 +68,8 @@ class Batcher:
         self._due = policy.POLICIES[settings.policy]
         self._choose = choose
         self._stats = stats
+        settler = Settler(stats)
+        self._answer, self._refuse, self._drop = settler.answer, settler.refuse, settler.drop
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._runs = 0
@@ -201,9 +140,9 @@ class Batcher:
                 if not begun or request.attempts < MAX_DEATHS:
                     self._enqueue(request)
                 elif out_of_memory:
-                    self.refuse(request, OutOfMemory(f"out of memory: {reason}, {request.attempts} times for this request"))
+                    self._refuse(request, OutOfMemory(f"out of memory: {reason}, {request.attempts} times for this request"))
                 else:
-                    self.refuse(request, ExecutionFailed(f"{reason}, {request.attempts} times while it ran this request"))
+                    self._refuse(request, ExecutionFailed(f"{reason}, {request.attempts} times while it ran this request"))
 
     def submit(self, request: InferRequest) -> None:
         """Queue a validated request: its rows and group are set."""
@@ -222,7 +161,7 @@ class Batcher:
                 if request.attempts == 0:  # others run alone, as they are
                     validate(request)
             except WakefulError as error:
-                self.refuse(request, error)
+                self._refuse(request, error)
             else:
                 self._place(request)
 
@@ -237,14 +176,14 @@ class Batcher:
         """Refuse everything that waits."""
         for queue in (self.room, *(lane.queue for lane in self.lanes)):
             for request in queue.drain():
-                self.refuse(request, error)
+                self._refuse(request, error)
 
     def fail_running(self, error: WakefulError) -> None:
         """Refuse everything that runs; its answers will come too late."""
         for lane in (*self.lanes, *self._closing):
             for _, batch in lane.running:
                 for request in batch.requests:
-                    self.refuse(request, error)
+                    self._refuse(request, error)
 
     def expected_wait(self) -> float:
         """Seconds until a request that arrives now would begin, as far as run times are known."""
@@ -283,7 +222,7 @@ class Batcher:
                     self._schedule(other)
 
     def _split(self, request: InferRequest, limit: int) -> None:
-        parts.Parted(request, limit, self._enqueue, self.answer, self.refuse).submit_next()
+        parts.Parted(request, limit, self._enqueue, self._answer, self._refuse).submit_next()
 
     # ── batches out ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -348,7 +287,7 @@ class Batcher:
         """Cut a batch, write it into a free slot and hand it to the replica."""
         requests, dropped = lane.queue.take(self.row_limit, now)
         for request in dropped:
-            self._dropped(request, now)
+            self._drop(request, now)
         if not requests:
             return
         rows = 0
@@ -405,13 +344,13 @@ class Batcher:
             if len(batch.requests) == 1:
                 if self.padder is not None:
                     self.padder.learn(batch.requests[0], message.outputs)
-                self.answer(batch.requests[0], collate.whole(message.outputs, view), message.seconds)
+                self._answer(batch.requests[0], collate.whole(message.outputs, view), message.seconds)
             else:
                 answers = collate.cut(message.outputs, [request.rows for request in batch.requests], view)
                 if self.padder is not None:
                     answers = self.padder.cut(batch.requests, answers)
                 for request, outputs in zip(batch.requests, answers, strict=True):
-                    self.answer(request, outputs, message.seconds)
+                    self._answer(request, outputs, message.seconds)
         except Exception as error:  # noqa: BLE001 - a runtime may answer anything, and its callers must not wait for ever
             log.error("the outputs of a run of %d requests cannot be given to its callers: %s", len(batch.requests), error)
             self._retry_alone(batch.requests, error if isinstance(error, WakefulError) else ExecutionFailed(f"unreadable outputs: {error}"))
@@ -434,7 +373,7 @@ class Batcher:
 
     def _retry_alone(self, requests: list[InferRequest], error: WakefulError) -> None:
         if len(requests) == 1:
-            self.refuse(requests[0], error)
+            self._refuse(requests[0], error)
             return
         for request in requests:
             request.group = None
@@ -454,50 +393,7 @@ class Batcher:
             elif merged or attempts < MAX_ALLOCATION_TRIES:
                 self._enqueue(request)
             else:
-                self.refuse(request, error)
-
-    # ── settling ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def answer(self, request: InferRequest, outputs: list[Tensor], seconds: float) -> None:
-        """Settle one request with its outputs. Whatever its front end does, its neighbours are not touched."""
-        if not self._settle(request, SUCCESS):
-            return
-        try:
-            request.answer(outputs if request.outputs is None else collate.wanted(request, outputs), seconds)
-        except Exception:
-            log.exception("an answer for model %s could not be written", request.model)
-            self._tell(request, ExecutionFailed("the answer could not be written"))
-
-    def refuse(self, request: InferRequest, error: WakefulError) -> None:
-        """Settle one request with an error."""
-        if self._settle(request, error.code):
-            self._tell(request, error)
-
-    def _tell(self, request: InferRequest, error: WakefulError) -> None:
-        try:
-            request.refuse(error)
-        except Exception:
-            log.exception("a refusal for model %s could not be written", request.model)
-
-    def _settle(self, request: InferRequest, outcome: str) -> bool:
-        """Mark a request as settled and count it; False when nobody waits for it any more."""
-        if request.settled:
-            return False
-        request.settled = True
-        if request.protocol:  # parts of a large request have none: the whole is counted
-            self._stats.settled(request.protocol, LEFT if request.left else outcome, monotonic() - request.arrived)
-        if not request.left:
-            return True
-        if isinstance(request, parts.Part):
-            self._settle(request.origin, LEFT)
-        return False
-
-    def _dropped(self, request: InferRequest, now: float) -> None:
-        """A request that was not run: its caller has left, or its time was up."""
-        if request.deadline <= now:
-            self.refuse(request, TimedOut(f"the deadline passed after {now - request.arrived:.3f} s in the queue"))
-        else:
-            self._settle(request, LEFT)
+                self._refuse(request, error)
 
     # ── deadlines ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -513,7 +409,7 @@ class Batcher:
         nearest = FOREVER
         for queue in (self.room, *(lane.queue for lane in self.lanes)):
             for request in queue.expire(now):
-                self._dropped(request, now)
+                self._drop(request, now)
             nearest = min(nearest, queue.next_deadline())
         for lane in self.lanes:
             self._schedule(lane)  # with less to wait for, or nothing
@@ -523,7 +419,7 @@ class Batcher:
                     if request.settled:
                         continue
                     if request.deadline <= now:
-                        self.refuse(request, TimedOut(f"the deadline passed after {now - request.arrived:.3f} s, during the run"))
+                        self._refuse(request, TimedOut(f"the deadline passed after {now - request.arrived:.3f} s, during the run"))
                     else:
                         nearest = min(nearest, request.deadline)
             if lane.running and lane.running[0][0] != lane.doubted and lane.running[0][1].forsaken:

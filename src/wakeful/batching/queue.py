@@ -9,36 +9,36 @@ ALONE = 1 << 62
 """Rows that `head` reports for a request that shares its run with nobody: as good as a full batch, nothing is gained by waiting."""
 
 
-class Lane:
+class Group:
     """The waiting requests of one group, oldest first."""
 
-    __slots__ = ("group", "requests", "rows")
+    __slots__ = ("key", "requests", "rows")
 
-    def __init__(self, group: Hashable) -> None:
-        self.group = group
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
         self.requests: deque[InferRequest] = deque()
         self.rows = 0
 
 
-def _oldest(lane: Lane) -> float:
-    return lane.requests[0].arrived
+def _oldest(group: Group) -> float:
+    return group.requests[0].arrived
 
 
 class BatchQueue:
-    """Waiting requests in a lane for each group. Which lane is first is found once a batch and remembered.
+    """Waiting requests by group. Which group is first is found once a batch and remembered.
 
     Only the event loop touches it. `group` and `rows` of a request must not change while it is here; `left` may.
     """
 
-    __slots__ = ("rows", "_size", "_lanes", "_head", "_earliest")
+    __slots__ = ("rows", "_size", "_groups", "_head", "_earliest")
 
     def __init__(self) -> None:
         self.rows = 0
         self._size = 0
-        self._lanes: dict[Hashable, Lane] = {}
-        """None of them empty, but that the last one stays when the queue runs empty: most models have one group only."""
-        self._head: Lane | None = None
-        """The lane of the oldest request; None: to be found again."""
+        self._groups: dict[Hashable, Group] = {}
+        """By key. None of them empty, but that the last one stays when the queue runs empty: most models have one group only."""
+        self._head: Group | None = None
+        """The group of the oldest request; None: to be found again."""
         self._earliest = FOREVER
 
     def __len__(self) -> int:
@@ -46,17 +46,17 @@ class BatchQueue:
 
     def push(self, request: InferRequest) -> None:
         """Add a request in the order of arrival. One that comes from another replica may be older than what is here."""
-        lane = self._lanes.get(request.group)
-        if lane is None:
-            lane = self._open(request.group)
-        requests = lane.requests
+        group = self._groups.get(request.group)
+        if group is None:
+            group = self._open(request.group)
+        requests = group.requests
         if not requests or request.arrived >= requests[-1].arrived:
             requests.append(request)
         else:  # rare: it comes from another replica
             requests.insert(next(i for i, other in enumerate(requests) if other.arrived > request.arrived), request)
-        if requests[0] is request and lane is not self._head:
+        if requests[0] is request and group is not self._head:
             self._head = None
-        lane.rows += request.rows
+        group.rows += request.rows
         self.rows += request.rows
         self._size += 1
         if request.deadline < self._earliest:
@@ -66,8 +66,8 @@ class BatchQueue:
         """Waiting rows of the oldest request's group (ALONE if it runs alone) and when that request arrived."""
         if not self._size:
             return None
-        lane = self._head or self._find_head()
-        return (ALONE if lane.group is None else lane.rows), lane.requests[0].arrived
+        group = self._head or self._find_head()
+        return (ALONE if group.key is None else group.rows), group.requests[0].arrived
 
     def take(self, max_rows: int, now: float = -FOREVER) -> tuple[list[InferRequest], list[InferRequest]]:
         """Take the next batch: whole requests of the oldest's group in order, at least one, together at most `max_rows` if more than one.
@@ -99,10 +99,10 @@ class BatchQueue:
 
     def drain(self) -> list[InferRequest]:
         """Take out everything, oldest first."""
-        everything = [request for lane in self._lanes.values() for request in lane.requests]
-        if len(self._lanes) > 1:
+        everything = [request for group in self._groups.values() for request in group.requests]
+        if len(self._groups) > 1:
             everything.sort(key=lambda request: request.arrived)
-        self._lanes.clear()
+        self._groups.clear()
         self._head = None
         self.rows = self._size = 0
         self._earliest = FOREVER
@@ -112,31 +112,33 @@ class BatchQueue:
         """No deadline here is before this time. `expire` makes it exact; in between it may name one that has been taken."""
         return self._earliest
 
-    def _open(self, group: Hashable) -> Lane:
+    def _open(self, key: Hashable) -> Group:
         if not self._size:
-            self._lanes.clear()
-        lane = self._lanes[group] = Lane(group)
-        return lane
+            self._groups.clear()
+        group = self._groups[key] = Group(key)
+        return group
 
-    def _find_head(self) -> Lane:
-        """Look at every lane; only called while something waits."""
-        lanes = self._lanes.values()
-        self._head = lane = next(iter(lanes)) if len(lanes) == 1 else min(lanes, key=_oldest)
-        return lane
+    def _find_head(self) -> Group:
+        """Look at every group; only called while something waits."""
+        groups = self._groups.values()
+        self._head = group = next(iter(groups)) if len(groups) == 1 else min(groups, key=_oldest)
+        return group
 
-    def _take_from(self, lane: Lane, max_rows: int, now: float, batch: list[InferRequest], dropped: list[InferRequest]) -> None:
-        requests, group = lane.requests, lane.group
+    def _take_from(self, group: Group, max_rows: int, now: float, batch: list[InferRequest], dropped: list[InferRequest]) -> None:
+        requests, key = group.requests, group.key
         taken = removed = 0
         passed_before = len(dropped)
         for request in requests:
             rows = request.rows
             if request.left or request.deadline <= now:
                 dropped.append(request)
-            elif not batch or (taken + rows <= max_rows and group is not None):
+            elif batch and (key is None or taken + rows > max_rows):
+                break
+            elif not batch and len(dropped) > passed_before and len(self._groups) > 1:
+                break  # with those gone, another group may have the oldest
+            else:
                 batch.append(request)
                 taken += rows
-            else:
-                break
             removed += rows
         leaving = len(batch) + len(dropped) - passed_before
         if leaving == len(requests):
@@ -145,11 +147,11 @@ class BatchQueue:
             for _ in range(leaving):
                 requests.popleft()
         self._size -= leaving
-        lane.rows -= removed
+        group.rows -= removed
         self.rows -= removed
-        if len(self._lanes) > 1:
+        if len(self._groups) > 1:
             self._head = None
             if not requests:
-                del self._lanes[group]
+                del self._groups[key]
         if not self._size:
             self._earliest = FOREVER

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from wakeful.batching.batcher import Batcher, Lane
+from wakeful.batching.batcher import Batcher
+from wakeful.batching.lane import Lane
 from wakeful.clock import monotonic
 from wakeful.config.settings import ModelSettings
 from wakeful.errors import ExecutionFailed, OutOfMemory, Unavailable, WakefulError
