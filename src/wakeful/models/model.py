@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from wakeful.models.growth import Growth, Scene
 from wakeful.models.interface import Interface
 from wakeful.models.probing import Probing
 from wakeful.models.tenancy import Tenancy
+from wakeful.models.waiters import Waiters
 from wakeful.replicas import threads
 from wakeful.replicas.group import ReplicaGroup
 from wakeful.replicas.replica import Replica, State
@@ -49,14 +50,6 @@ class Surroundings:
     """Runs what has to wait as a task of the daemon."""
 
 
-@dataclass
-class Waiters:
-    """Callers who wait for a change of state, rather than for an answer."""
-
-    awake: list[asyncio.Future[None]] = field(default_factory=list)
-    asleep: list[asyncio.Future[None]] = field(default_factory=list)
-
-
 class Model:
     """Every public method is called in the event loop; all state has this one writer."""
 
@@ -77,7 +70,8 @@ class Model:
         self._around = surroundings
         self._lanes: dict[int, Lane] = {}
         """Replica number to lane."""
-        self._waiters = Waiters()
+        self._until_awake = Waiters()
+        self._until_asleep = Waiters()
         self._oom_loads = 0
         self._probing = Probing(surroundings.processes, surroundings.spawn, self._probed)
         self._closed = False
@@ -145,23 +139,20 @@ class Model:
             self._check_backoff()
             self._wake()
         if not self._settled_awake():
-            future = asyncio.get_running_loop().create_future()
-            self._waiters.awake.append(future)
-            await future
+            await self._until_awake.join()
 
     async def unload(self, reason: UnloadReason = "manual") -> None:
         """Finish what waits and runs, then put the model to sleep. Requests that come meanwhile wait, and wake it again."""
         if not self.group.replicas:
             return
         self.batcher.hold(queued=False)
-        future = asyncio.get_running_loop().create_future()
-        self._waiters.asleep.append(future)
+        asleep = self._until_asleep.join()
         self._leaving = reason
         if reason == "manual":  # who asks for the model from here on wakes it again
-            self._refuse_loads(Unavailable(f"model {self.id} was put to sleep before it was ready", unstarted=True))
+            self._until_awake.fail(Unavailable(f"model {self.id} was put to sleep before it was ready", unstarted=True))
         self._restore_later(None)
         self._leave_when_served()
-        await future
+        await asleep
 
     def _leave_when_served(self) -> None:
         """End the replicas of a model that is to sleep as soon as nothing is queued; they finish their runs."""
@@ -327,11 +318,10 @@ class Model:
         by_hand, self._leaving = self._leaving is not None, None
         self.batcher.held = False
         self.group.cancel_sweep()
-        for future in _take(self._waiters.asleep):
-            future.set_result(None)
+        self._until_asleep.release()
         if self._closed:
-            self._refuse_loads(Unavailable(f"model {self.id} was removed", unstarted=True))
-        elif len(self.batcher.room) or self._waiters.awake or (self._stands and not by_hand and self._restoring is None):
+            self._until_awake.fail(Unavailable(f"model {self.id} was removed", unstarted=True))
+        elif len(self.batcher.room) or self._until_awake or (self._stands and not by_hand and self._restoring is None):
             self._look_at_file()
             self._wake()
 
@@ -356,9 +346,8 @@ class Model:
         refusal = type(error)(error.message, retry_after=pause, unstarted=True)
         self.batcher.fail_all(refusal)
         self.batcher.held = False
-        self._refuse_loads(refusal)
-        for future in _take(self._waiters.asleep):
-            future.set_result(None)
+        self._until_awake.fail(refusal)
+        self._until_asleep.release()
 
     def replica_busy(self, replica: Replica) -> bool:
         lane = self._lanes.get(replica.number)
@@ -412,17 +401,12 @@ class Model:
             self.group.touched(replica)
         self._tell_awake()
 
-    def _refuse_loads(self, error: WakefulError) -> None:
-        for future in _take(self._waiters.awake):
-            future.set_exception(error)
-
     def _settled_awake(self) -> bool:
         return bool(self.group.ready()) and not self._probing.under_way
 
     def _tell_awake(self) -> None:
         if self._settled_awake():
-            for future in _take(self._waiters.awake):
-                future.set_result(None)
+            self._until_awake.release()
 
     def standing(self, replica: Replica) -> Standing:
         """What makes this replica a better or worse victim when memory is short."""
@@ -435,10 +419,3 @@ class Model:
         for replica in self.group.replicas:
             states[replica.state] = states.get(replica.state, 0) + 1
         return Gauges(states, self.waiting, self._around.supervisor.resident_of(self.id))
-
-
-def _take(futures: list[asyncio.Future[None]]) -> list[asyncio.Future[None]]:
-    """Empty the list and return those that somebody still waits for."""
-    taken = [future for future in futures if not future.done()]
-    futures.clear()
-    return taken
