@@ -14,9 +14,10 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 from wakeful.errors import InvalidInput, TooLarge, WakefulError
+from wakeful.frontends.http.chunked_body import ChunkedBody
 from wakeful.frontends.http.encoding import inflate
 from wakeful.frontends.http.errors import Dialect, HeadersTooLarge, RequestTimeout, render
-from wakeful.frontends.http.head import LONGEST_REMEMBERED, REMEMBERED, ChunkedBody, Head, check_beginning, parse_head
+from wakeful.frontends.http.head import LONGEST_REMEMBERED, REMEMBERED, Head, check_beginning, parse_head
 from wakeful.frontends.http.large_body import LargeBody
 from wakeful.telemetry.units import show_bytes
 from wakeful.tensors import Buffer
