@@ -181,7 +181,32 @@ def test_a_fixed_number_sleeps_and_wakes_together(daemon: Daemon) -> None:
     assert sorted(event["figures"]["replica"] for event in events(daemon, "together", "unload")) == [0, 1, 2]
 
 
+def test_an_unload_cuts_nothing_and_what_comes_meanwhile_is_served_by_the_next_life(daemon: Daemon) -> None:
+    """C24: no new work from the moment of the choice; the run under way is finished; the newcomer waits and wakes the model again."""
+    answers: list[int] = []
+
+    def asking() -> threading.Thread:
+        thread = threading.Thread(target=lambda: answers.append(daemon.infer("long", "x", [1, 2, 3, 4], [1, 4])[0]))
+        thread.start()
+        return thread
+
+    since = daemon.events()[-1]["seq"]
+    runs = daemon.metric("wakeful_queue_seconds_count", model="long")
+    first = asking()
+    wait_until(lambda: daemon.metric("wakeful_queue_seconds_count", model="long") == runs + 1, "it runs")
+    unload = threading.Thread(target=daemon.call, args=("POST", "/v2/repository/models/long/unload"))
+    unload.start()
+    wait_until(lambda: daemon.metric("wakeful_replicas", model="long", state="draining") == 1, "it is told to go")
+    assert answers == []
+    second = asking()
+    for thread in (first, second, unload):
+        thread.join(60)
+    assert answers == [200, 200]
+    kinds = [event["kind"] for event in daemon.events(model="long", since=str(since)) if event["kind"] in ("load", "unload")]
+    assert kinds[:3] == ["load", "unload", "load"]
+
+
 def test_nothing_but_the_nursery_is_left(daemon: Daemon) -> None:
-    for model in ("sleepless", "pinned", "floor"):
+    for model in ("sleepless", "pinned", "floor", "long"):
         assert daemon.call("POST", f"/v2/repository/models/{model}/unload")[0] == 200
     wait_until(lambda: list(daemon.children().values()) == ["nursery"], "all replicas have gone")
