@@ -87,9 +87,9 @@ class App:
         self.log.write("request", model, f"{protocol} {outcome} in {show_seconds(seconds)}", figures)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run what has to wait as a task of the daemon; it is cancelled when the daemon has finished."""
+        """Run what has to wait as a task of the daemon; it is cancelled when the daemon has finished. Its failure is its own."""
         assert self._group is not None
-        task = self._group.create_task(coroutine)
+        task = self._group.create_task(_alone(coroutine))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -187,6 +187,14 @@ class App:
         while True:
             await asyncio.sleep(SAVE_SECONDS)
             await asyncio.to_thread(self.knowledge.save)
+
+
+async def _alone(coroutine: Coroutine[Any, Any, None]) -> None:
+    """A task group ends with the first failure in it; the daemon shall not."""
+    try:
+        await coroutine
+    except Exception:
+        log.exception("a task of the daemon has failed")
 
 
 def library_of(backend: str) -> str:

@@ -1,8 +1,10 @@
 """Starting the daemon: take the address, tell people what begins here, serve."""
 
 import errno
+import resource
 import shlex
 import socket
+from contextlib import suppress
 
 import psutil
 import uvloop
@@ -16,6 +18,8 @@ from wakeful.frontends.http.server import bind
 CUT = 1
 """Exit status after requests had to be cut off."""
 LONGEST_COMMAND = 120
+DESCRIPTORS = 1 << 20
+"""More open files than this are never asked for."""
 
 
 def run(settings: Settings, started: float) -> int:
@@ -24,7 +28,17 @@ def run(settings: Settings, started: float) -> int:
     except OSError as error:
         _complain_of_address(settings.server, error)
         return WRONG_USE
+    allow_descriptors()
     return CUT if uvloop.run(_serve(settings, sock, started)) else DONE
+
+
+def allow_descriptors() -> None:
+    """A connection takes one descriptor, a replica six; what shells allow by default is soon used up, and may be raised."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _serve(settings: Settings, sock: socket.socket, started: float) -> int:

@@ -3,6 +3,7 @@ own at the lowest priority, one at a time, so that serving never feels them.
 """
 
 import asyncio
+import logging
 from collections import deque
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from wakeful.runtime.messages import Load, Prepare, Prepared, Probed, Ready
 from wakeful.runtime.processes import Processes
 from wakeful.telemetry.events import Events
 from wakeful.telemetry.units import show_bytes, show_seconds
+
+log = logging.getLogger(__name__)
 
 SMALLEST = 1024 * 1024
 """Bytes of a file from which a prepared copy is worth its place; below, a load takes a few milliseconds anyway."""
@@ -62,6 +65,8 @@ class Errands:
                 except WakefulError as error:
                     self._refused.add(model.file.identity)
                     self._events.emit("prepare", model.id, f"no prepared copy: {error.message}; loading goes on as shipped")
+                except Exception:
+                    log.exception("the preparation of %s has failed", model.id)
 
     async def _room_for(self, model: Model) -> None:
         """A preparation holds the model once more: wait until the budget has room for that beside what is loaded."""

@@ -49,16 +49,17 @@ class Probing:
             self._done(replica, result)
 
     async def _by_copy(self, replica: Replica) -> None:
-        errand = Errand.copied(self._processes, replica)
         try:
-            await errand.answer(None, SECONDS)
-            errand.humble()
-            probed = await errand.answer(errand.replica.probe, SECONDS)
+            errand = Errand.copied(self._processes, replica)
+            try:
+                await errand.answer(None, SECONDS)
+                errand.humble()
+                probed = await errand.answer(errand.replica.probe, SECONDS)
+            finally:
+                errand.end()
             assert isinstance(probed, Probed)
             self.ended(replica, probed)
         except WakefulError as error:
             self.ended(replica, error.message)
         except TimeoutError:
             self.ended(replica, f"it took longer than {SECONDS:g} s")
-        finally:
-            errand.end()

@@ -96,7 +96,7 @@ class ReplicaGroup:
         """Begin one more replica: first room for it, then the process."""
         taken = {replica.index for replica in self.replicas}
         index = next(index for index in range(len(taken) + 1) if index not in taken)
-        replica = Replica(self._processes.next_number(), index, self._processes.new_slots(), self)
+        replica = Replica(self._processes.next_number(), index, [], self)
         replica.state = State.WAITING
         self.replicas.append(replica)
         self.replicas.sort(key=lambda one: one.index)
@@ -112,13 +112,17 @@ class ReplicaGroup:
             self._give_up(replica, Unavailable(f"backend {self.settings.backend} does not work here: {broken}"))
             return
         replica.state = State.STARTING
-        original = next((one for one in self.ready() if one.forkable), None)
-        if original is not None and not self._tries.get(replica.number):
-            original.split_into(replica)
-        else:
-            replica.split_from = None
-            self._processes.fork(self.settings.backend, replica.number, replica.slots, replica.attach)
-            replica.load(self._owner.load_order())
+        try:
+            replica.slots = self._processes.new_slots()
+            original = next((one for one in self.ready() if one.forkable), None)
+            if original is not None and not self._tries.get(replica.number):
+                original.split_into(replica)
+            else:
+                replica.split_from = None
+                self._processes.fork(self.settings.backend, replica.number, replica.slots, replica.attach)
+                replica.load(self._owner.load_order())
+        except Unavailable as error:
+            self._give_up(replica, error)
 
     def _load_timed_out(self, replica: Replica) -> None:
         replica.kill()
@@ -249,7 +253,7 @@ class ReplicaGroup:
         if tries >= START_TRIES:
             self._give_up(replica, Unavailable(f"the model's process could not be started: {why}"))
             return
-        replica.renew(self._processes.new_slots())
+        replica.renew()
         self._loop.call_later(0.05 * 4 ** (tries - 1), self._launch, replica)
 
     # ── timers ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -128,11 +128,10 @@ class Replica:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
-    def renew(self, slots: list[Slot]) -> None:
+    def renew(self) -> None:
         """Forget a process that died before its model was open, to be started again with new slots."""
         self.close()
         self.state = State.STARTING
-        self.slots = slots
         self.pid = 0
         self._channel = None
 
@@ -166,8 +165,12 @@ class Replica:
             self.on_failed(message)
         elif isinstance(message, Hello):
             self.pid = message.pid
-            with suppress(ProcessLookupError):  # dead already: the channel's end comes next
+            try:
                 self._handle = os.pidfd_open(message.pid)
+            except ProcessLookupError:  # dead already: the channel's end comes next
+                pass
+            except OSError:  # no descriptors are left: a process that cannot be ended must not run, and at its channel's end it goes
+                self._let_go()
         elif isinstance(message, Ready):
             self.ready_at = self.last_done = monotonic()
             self.forkable = message.forkable
@@ -184,6 +187,11 @@ class Replica:
             self._watcher.replica_refused(self, message)
         elif isinstance(message, Prepared):
             self._watcher.replica_prepared(self, message)
+
+    def _let_go(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        self._ended()
 
     def _ended(self) -> None:
         self._watcher.replica_ended(self)

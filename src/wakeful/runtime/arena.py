@@ -8,6 +8,8 @@ import fcntl
 import mmap
 import os
 
+from wakeful.errors import Unavailable
+
 ALIGN = 64
 """Bytes: a cache line, and the widest vector register."""
 FIRST_SIZE = 256 * 1024
@@ -31,10 +33,17 @@ class Slot:
 
     @classmethod
     def create(cls) -> "Slot":
-        fd = os.memfd_create("wakeful-slot", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(fd, FIRST_SIZE)
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
-        return cls(fd)
+        """Raises Unavailable when no descriptors are left."""
+        fd = -1
+        try:
+            fd = os.memfd_create("wakeful-slot", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(fd, FIRST_SIZE)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+            return cls(fd)
+        except OSError as error:
+            if fd >= 0:
+                os.close(fd)
+            raise Unavailable(f"there is no room for another process: {error.strerror}") from None
 
     def _remap(self) -> None:
         size = os.fstat(self.fd).st_size

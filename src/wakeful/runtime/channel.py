@@ -8,14 +8,18 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from wakeful.errors import Unavailable
 from wakeful.runtime.messages import PACKET, encode
 
 Message = TypeVar("Message")
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """A connected pair of channel sockets."""
-    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    """A connected pair of channel sockets. Raises Unavailable when no descriptors are left."""
+    try:
+        return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    except OSError as error:
+        raise Unavailable(f"there is no room for another process: {error.strerror}") from None
 
 
 def send_descriptors(sock: socket.socket, data: bytes, descriptors: Sequence[int]) -> None:

@@ -6,8 +6,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Protocol
 
+from wakeful.errors import Unavailable
 from wakeful.runtime import channel
 from wakeful.runtime.arena import Slot
 from wakeful.runtime.channel import Channel
@@ -25,7 +27,8 @@ class Observer(Protocol):
 
     def nursery_awake(self, library: str, providers: Sequence[str]) -> None: ...
 
-    def nursery_lost(self, pid: int, reason: str) -> None: ...
+    def nursery_lost(self, pid: int, reason: str) -> None:
+        """`pid` is 0 when there was no process: it could not be started."""
 
     def replica_exited(self, pid: int, status: int) -> None: ...
 
@@ -56,24 +59,33 @@ class Nursery:
 
     def start(self) -> None:
         """Start the process. Orders may be given at once; they wait in the channel until it has imported its library."""
-        ours, theirs = channel.pair()
-        lifeline, held = os.pipe()
-        output, output_writer = os.pipe()
+        try:
+            self._begin()
+        except (OSError, Unavailable) as error:  # no descriptors, no processes or no memory are left
+            self._process = None
+            self._observer.nursery_lost(0, f"it could not be started: {error}")
+            self._start_later()
+
+    def _begin(self) -> None:
+        with ExitStack() as ours, ExitStack() as theirs:
+            here, there = channel.pair()
+            ours.callback(here.close)
+            theirs.callback(there.close)
+            lifeline, held = _pipe(theirs, ours)
+            output, output_writer = _pipe(ours, theirs)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "wakeful.worker.nursery_main", str(there.fileno()), str(lifeline), self.backend],
+                stdin=subprocess.DEVNULL,
+                stdout=output_writer,
+                stderr=output_writer,
+                pass_fds=(there.fileno(), lifeline),
+                env=QUIET_LIBRARIES | os.environ,
+                start_new_session=True,
+            )
+            ours.pop_all()
         self._lifelines.append(held)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "wakeful.worker.nursery_main", str(theirs.fileno()), str(lifeline), self.backend],
-            stdin=subprocess.DEVNULL,
-            stdout=output_writer,
-            stderr=output_writer,
-            pass_fds=(theirs.fileno(), lifeline),
-            env=QUIET_LIBRARIES | os.environ,
-            start_new_session=True,
-        )
-        theirs.close()
-        os.close(lifeline)
-        os.close(output_writer)
         self._read_output(output)
-        self._channel = Channel(ours, self._decode, self._told, self._lost)
+        self._channel = Channel(here, self._decode, self._told, self._lost)
 
     def fork(self, replica: int, slots: Sequence[Slot], nice: int, on_socket: Callable[[socket.socket], None]) -> None:
         """Ask for a replica; its channel is handed to `on_socket` at once. If the nursery dies before it forks, that channel ends."""
@@ -118,6 +130,9 @@ class Nursery:
             return
         reason = self.broken or (f"killed by signal {-status}" if status < 0 else f"exit status {status}")
         self._observer.nursery_lost(self.pid, reason)
+        self._start_later()
+
+    def _start_later(self) -> None:
         delay = RESTART_SECONDS[min(self._failures, len(RESTART_SECONDS) - 1)]
         self._failures += 1
         self._restart = asyncio.get_running_loop().call_later(delay, self.start)
@@ -143,3 +158,11 @@ class Nursery:
             rest = rest[-4096:]
 
         loop.add_reader(fd, readable)
+
+
+def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
+    """A pipe of which each end closes with its stack."""
+    ends = os.pipe()
+    for end, stack in zip(ends, (reader, writer), strict=True):
+        stack.callback(os.close, end)
+    return ends

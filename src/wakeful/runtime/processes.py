@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from wakeful.errors import Unavailable
 from wakeful.runtime.arena import Slot
 from wakeful.runtime.nursery import SLOTS, Nursery
 
@@ -56,7 +57,16 @@ class Processes:
         return nursery
 
     def new_slots(self) -> list[Slot]:
-        return [Slot.create() for _ in range(SLOTS)]
+        """Raises Unavailable when there is no room for them."""
+        slots: list[Slot] = []
+        try:
+            while len(slots) < SLOTS:
+                slots.append(Slot.create())
+        except Unavailable:
+            for slot in slots:
+                slot.close()
+            raise
+        return slots
 
     def next_number(self) -> int:
         self._numbers += 1
@@ -95,9 +105,10 @@ class Processes:
             asyncio.get_running_loop().call_later(0.02, self._look, pid, patience - 0.02)
 
     def nursery_lost(self, backend: str, group: int, reason: str) -> None:
-        self._orphaned.add(group)
-        if len(self._orphaned) == 1:
-            self._look_after_orphans()
+        if group:
+            self._orphaned.add(group)
+            if len(self._orphaned) == 1:
+                self._look_after_orphans()
         self.on_nursery_lost(backend, reason)
 
     def _look_after_orphans(self) -> None:

@@ -7,13 +7,14 @@ made for an inference.
 import asyncio
 import logging
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from wakeful.errors import InvalidInput, TooLarge, WakefulError
+from wakeful.errors import InvalidInput, TooLarge, Unavailable, WakefulError
 from wakeful.frontends.http.chunked_body import ChunkedBody
 from wakeful.frontends.http.encoding import inflate
 from wakeful.frontends.http.errors import Dialect, HeadersTooLarge, RequestTimeout, render
@@ -72,6 +73,7 @@ class Shared:
     """Route of a method and a path, be it one that refuses."""
     max_body: int
     patience: Patience = Patience()
+    most_connections: int = sys.maxsize
     connections: "set[Connection]" = field(default_factory=set)
     heads: dict[bytes, Head] = field(default_factory=dict)
     closing: bool = False
@@ -138,6 +140,9 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self._shared.connections.add(self)
         self._want_close = self._shared.closing
+        if len(self._shared.connections) > self._shared.most_connections:
+            self._fail_early(Unavailable(f"{self._shared.most_connections} connections are open, and descriptors are left for no more"))
+            self._transport.close()  # at once, even if that costs the client its answer
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._shared.connections.discard(self)

@@ -1,7 +1,9 @@
 """The listening socket and the care for all connections."""
 
 import asyncio
+import resource
 import socket
+import sys
 from collections.abc import Callable
 
 from wakeful.clock import monotonic
@@ -9,6 +11,8 @@ from wakeful.config.settings import ServerSettings
 from wakeful.frontends.http.connection import Connection, Patience, Route, Shared
 
 BACKLOG = 4096
+LEAST_FOR_MODELS = 48
+"""Descriptors."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -27,9 +31,15 @@ def url_of(sock: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def most_connections() -> int:
+    """A quarter of the descriptors is for models: without any, no connection is of use."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if limit == resource.RLIM_INFINITY else max(limit - max(limit // 4, LEAST_FOR_MODELS), 1)
+
+
 class HttpServer:
     def __init__(self, find: Callable[[str, str], Route], settings: ServerSettings, patience: Patience | None = None) -> None:
-        self._shared = Shared(find, settings.max_body, patience or Patience(idle=settings.keep_alive))
+        self._shared = Shared(find, settings.max_body, patience or Patience(idle=settings.keep_alive), most_connections())
         self._server: asyncio.Server | None = None
         self._care: asyncio.TimerHandle | None = None
 
