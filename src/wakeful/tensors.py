@@ -9,6 +9,8 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from wakeful.errors import InvalidInput
 
 Buffer = bytes | bytearray | memoryview
@@ -59,6 +61,16 @@ class Tensor(NamedTuple):
 def element_count(shape: Sequence[int]) -> int:
     """Elements of a tensor of this shape; 1 for a scalar, exact for any size (Python integers do not wrap)."""
     return math.prod(shape)
+
+
+def widen_bf16(elements: np.ndarray) -> np.ndarray:
+    """BF16 elements, carried as uint16, as FP32: they are its upper half."""
+    return (elements.astype("<u4") << 16).view("<f4")
+
+
+def narrow_bf16(elements: np.ndarray) -> np.ndarray:
+    """FP32 elements as BF16, carried as uint16. What does not fit is cut off, not rounded."""
+    return (elements.view("<u4") >> 16).astype("<u2")
 
 
 def encode_strings(elements: Sequence[bytes]) -> bytes:

@@ -12,7 +12,7 @@ from numpy.random import Generator, default_rng  # by name: `numpy` alone import
 from wakeful.backends.base import Backend
 from wakeful.errors import OutOfMemory, WakefulError
 from wakeful.runtime.messages import Signature, TensorSpec
-from wakeful.tensors import DTYPES
+from wakeful.tensors import DTYPES, narrow_bf16, widen_bf16
 
 Arrays = dict[str, np.ndarray]
 
@@ -124,9 +124,7 @@ def agree(spec: TensorSpec, got: np.ndarray, expected: np.ndarray, rounding: Map
 
 
 def _real(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
-    if spec.datatype == "BF16":  # the upper half of an FP32
-        return (array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return array.astype(np.float64)
+    return (widen_bf16(array) if spec.datatype == "BF16" else array).astype(np.float64)
 
 
 def _distinct_guesses(signature: Signature) -> Iterator[Guess]:
@@ -174,7 +172,6 @@ def _elements(spec: TensorSpec, shape: tuple[int, ...], style: Style, ceiling: i
         case "FP16" | "FP32" | "FP64":
             return (style.centre + style.spread * random.uniform(-1, 1, shape)).astype(DTYPES[spec.datatype].numpy)
         case "BF16":
-            real = (style.centre + style.spread * random.uniform(-1, 1, shape)).astype(np.float32)
-            return (real.view(np.uint32) >> 16).astype("<u2")
+            return narrow_bf16((style.centre + style.spread * random.uniform(-1, 1, shape)).astype("<f4"))
         case _:
             return random.integers(0, min(top, np.iinfo(DTYPES[spec.datatype].numpy).max) + 1, shape).astype(DTYPES[spec.datatype].numpy)

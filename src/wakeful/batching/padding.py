@@ -13,7 +13,7 @@ from wakeful.config.settings import Padding
 from wakeful.errors import ExecutionFailed
 from wakeful.inference import InferRequest
 from wakeful.runtime.messages import Placement, Signature, TensorSpec
-from wakeful.tensors import DTYPES, Tensor, decode_strings, element_count, encode_strings
+from wakeful.tensors import DTYPES, Tensor, decode_strings, element_count, encode_strings, narrow_bf16
 
 log = logging.getLogger(__name__)
 
@@ -152,8 +152,8 @@ def _fill(value: float, spec: TensorSpec) -> np.ndarray | None:
     """`value` as an element of an input, empty text for BYTES; None where the datatype does not have it."""
     if spec.datatype == "BYTES":
         return np.array(b"", object)
-    if spec.datatype == "BF16":  # the upper half of an FP32
-        return (np.array(value, "<f4").view("<u4") >> 16).astype("<u2")
+    if spec.datatype == "BF16":
+        return narrow_bf16(np.array(value, "<f4"))
     with np.errstate(all="ignore"):
         fill = np.array(value).astype(DTYPES[spec.datatype].numpy)
     if fill.dtype.kind != "f" and float(fill) != value:

@@ -26,7 +26,7 @@ import simdjson
 
 from wakeful.errors import ExecutionFailed, InvalidInput
 from wakeful.frontends.http.json_body import explain
-from wakeful.tensors import DTYPES, Buffer, decode_strings, encode_strings
+from wakeful.tensors import DTYPES, Buffer, decode_strings, encode_strings, widen_bf16
 
 _dumps, _NUMPY = orjson.dumps, orjson.OPT_SERIALIZE_NUMPY
 _array = np.frombuffer
@@ -225,8 +225,8 @@ def _structure(shape: Sequence[int]) -> bytes:
 def encode(data: Buffer, datatype: str, shape: Sequence[int], name: str) -> bytes:
     """The elements as a flat JSON array. Raises ExecutionFailed where output `name` holds strings that are not text."""
     codec = CODECS.get(datatype)
-    if codec is None:  # BF16: the upper half of an FP32
-        return _dumps((_array(data, "<u2").astype("<u4") << 16).view("<f4"), None, _NUMPY)
+    if codec is None:  # BF16
+        return _dumps(widen_bf16(_array(data, "<u2")), None, _NUMPY)
     if datatype != "BYTES":
         return _dumps(_array(data, codec.dtype), None, _NUMPY)
     try:

@@ -16,7 +16,7 @@ import numpy as np
 from wakeful.errors import InvalidInput
 from wakeful.frontends.http import numbers
 from wakeful.frontends.http.json_body import parse
-from wakeful.tensors import DTYPES, Buffer, Tensor
+from wakeful.tensors import DTYPES, Buffer, Tensor, widen_bf16
 
 State = Literal["idle", "loading", "ready", "busy"]
 
@@ -73,7 +73,7 @@ def _as_float32(data: Buffer, datatype: str, name: str) -> Buffer:
         raise InvalidInput(f"output {name} holds strings; SnoozeML's API is float32 only, the Open Inference Protocol (/v2) has strings")
     elements = np.frombuffer(data, DTYPES[datatype].numpy)
     if datatype == "BF16":
-        return (elements.astype("<u4") << 16).tobytes()  # the upper half of an FP32
+        return widen_bf16(elements).tobytes()
     with np.errstate(over="ignore"):
         return elements.astype("<f4").tobytes()
 
