@@ -1,0 +1,67 @@
+"""Who is refused at the door, and with what advice."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from wakeful.admission import admit
+from wakeful.batching.policy import CostModel
+from wakeful.config.settings import AdmissionSettings, BatchingSettings, ModelSettings
+from wakeful.errors import Overloaded
+from wakeful.inference import FOREVER, InferRequest
+
+NOW = 100.0
+
+
+def request(seconds: float = FOREVER) -> InferRequest:
+    return InferRequest("m", (), arrived=NOW, deadline=NOW + seconds)
+
+
+def model(target_p99: float | None = None, **admission: Any) -> ModelSettings:
+    return ModelSettings("m", Path("m.onnx"), batching=BatchingSettings(target_p99=target_p99), admission=AdmissionSettings(**admission))
+
+
+def batcher(waiting: int, wait: float = 0.0, run: float = 0.0) -> Any:
+    """A queue of so many requests, where one that arrives now begins after `wait` seconds, and a run takes `run` seconds."""
+    costs = CostModel()
+    for _ in range(CostModel.MIN_RUNS):
+        costs.observe(1, run)
+    limits = SimpleNamespace(max_rows=16)
+    return SimpleNamespace(waiting=waiting, limits=limits, row_limit=16, costs=costs, expected_wait=lambda: wait)
+
+
+def test_a_model_gives_each_request_its_timeout_unless_the_caller_is_in_more_of_a_hurry() -> None:
+    patient, hasty = request(), request(1.0)
+    for one in (patient, hasty):
+        admit(one, model(request_timeout=2.0), batcher(0))
+    assert (patient.deadline, hasty.deadline) == (NOW + 2.0, NOW + 1.0)
+
+
+def test_a_full_queue_refuses_at_once_and_says_when_half_of_it_is_done() -> None:
+    settings = model(queue_limit=3)
+    admit(request(), settings, batcher(2))
+    with pytest.raises(Overloaded, match="3 requests waiting, its queue_limit") as refusal:
+        admit(request(), settings, batcher(3, wait=8.0))
+    assert refusal.value.retry_after == 4.0
+    assert refusal.value.unstarted
+
+
+def test_who_cannot_be_answered_in_time_does_not_wait_for_it() -> None:
+    crowded = batcher(17, wait=3.0, run=0.5)
+    admit(request(4.0), model(), crowded)
+    with pytest.raises(Overloaded, match=r"would need 3.500 s for this request, more than its deadline leaves"):
+        admit(request(3.2), model(), crowded)
+
+
+def test_a_short_queue_is_not_weighed() -> None:
+    """Asking costs time on every request; where less than one run waits, the answer would be in time anyway, or nobody knows."""
+    admit(request(0.1), model(), batcher(16, wait=3.0))
+
+
+def test_a_latency_target_refuses_even_behind_a_short_queue() -> None:
+    late = batcher(1, wait=0.3, run=0.1)
+    admit(request(), model(target_p99=0.5), late)
+    with pytest.raises(Overloaded, match=r"would need 0.400 s for this request, over target_p99_ms \(350\)"):
+        admit(request(), model(target_p99=0.35), late)
