@@ -195,7 +195,7 @@ class Supervisor:
             place = self._plan(tenant, 1, self.max_loaded - self.loaded + len(room.victims), units, now, None)
             if isinstance(place, Refusal):
                 reason = f"{self.loaded} replicas are loaded (max_loaded_models {self.max_loaded}) and none can go now"
-                possible = 1 <= self.max_loaded - self.loaded + _movable(units)
+                possible = self.max_loaded - self.loaded + _movable(units) >= 1
                 self._refuse_or_wait(tenant, Refusal(reason, place.retry_at), possible=possible)
                 return
             victims |= dict.fromkeys(self._of(place.victims), "capacity")
