@@ -39,7 +39,8 @@ class Tenant:
     """A replica that has room, or asks for it. Its group gives the callables; the supervisor owns the rest."""
 
     __slots__ = (
-        "asked", "bytes", "evict", "granted", "least", "leaving", "loaded_at", "model", "primary", "promised", "refused", "replica", "shared", "standing",
+        "asked", "bytes", "evict", "granted", "least", "leaving", "loaded_at", "model", "primary", "promised", "refused", "replica", "shared",
+        "standing",
     )
 
     def __init__(
