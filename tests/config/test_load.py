@@ -12,6 +12,7 @@ from snoozeml.config import SnoozeConfig
 import wakeful
 from wakeful.config.load import Options, load
 from wakeful.config.models import scan
+from wakeful.config.problems import Problem
 from wakeful.config.schema import BudgetTable, DefaultsTable, ModelTable, OverrideTable, ServerTable, TuningTable
 from wakeful.config.settings import MemorySettings, ModelSettings, Padding, ServerSettings, Settings
 
@@ -186,6 +187,10 @@ def test_scan_again(tmp_path: Path) -> None:
     (tmp_path / "a.onnx").rename(tmp_path / "c.onnx")
     assert [model.id for model in scan(tmp_path, settings)] == ["c"]
     assert scan(tmp_path / "gone", settings) == []
+    (tmp_path / "C.onnx").touch()
+    report: list[Problem] = []
+    assert [model.id for model in scan(tmp_path, settings, {tmp_path / "c.onnx"}, report)] == ["c"]  # it is served under this id
+    assert [problem.code for problem in report] == ["duplicate-id"]
 
 
 def test_files_whose_name_cannot_be_an_id_are_passed_over(tmp_path: Path) -> None:

@@ -166,7 +166,11 @@ def test_refresh_finds_new_changed_and_vanished_files(tmp_path: Path) -> None:
             client.infer("first", {"x": ROW})
         assert client.infer("first", {"a": [[3.0, 3]], "b": [[1.0, 2]]})["y"].tolist() == [[2, 1]]
         file.unlink()
+        onnx_models.ident(models / "SECOND.onnx")
+        onnx_models.ident(models / "two words.onnx")
         assert [model.id for model in client.models.refresh()] == ["second"]
+        daemon.wait_event("config", text="SECOND.onnx is passed over")
+        daemon.wait_event("config", text="two words.onnx is passed over")
         with pytest.raises(exceptions.ModelNotFoundError):
             client.infer("first", {"x": ROW})
 

@@ -61,6 +61,14 @@ def test_a_directory_is_a_model_of_all_its_files(model: Path) -> None:
     assert names(model.parent) == ["code.py", "model.onnx"]
 
 
+def test_what_lies_beside_and_is_no_file_does_no_harm(model: Path) -> None:
+    model.with_name("loop.bin").symlink_to("loop.bin")
+    model.with_name("dangling.bin").symlink_to("nowhere")
+    os.mkfifo(model.with_name("pipe.bin"))
+    assert names(model) == ["model.onnx"]
+    assert identity_of(model)
+
+
 # ── identity ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

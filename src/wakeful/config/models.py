@@ -1,7 +1,7 @@
 """Which models there are: those that [[models]] lists, those that lie in the models directory, and the demonstration models."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,22 +36,24 @@ def configured_models(
     return models
 
 
-def scan(models_dir: Path, settings: Settings) -> list[ModelSettings]:
+def scan(models_dir: Path, settings: Settings, served: Collection[Path] = (), report: list[Problem] | None = None) -> list[ModelSettings]:
     """The models that lie in a directory now and that no [[models]] entry names, each called as its file is, with the settings of [defaults].
 
-    For refreshing: entries of `settings.models` that were scanned themselves do not count. An unreadable directory gives none.
+    For refreshing: entries of `settings.models` that were scanned themselves do not count. An unreadable directory gives none. Where two files ask
+    for one id, the one among `served` keeps it.
     """
-    return scan_directory(models_dir, settings.defaults, [model for model in settings.models if not model.scanned], [])
+    configured = [model for model in settings.models if not model.scanned]
+    return scan_directory(models_dir, settings.defaults, configured, [] if report is None else report, served)
 
 
 def scan_directory(
-    models_dir: Path, defaults: ModelSettings, taken: Iterable[ModelSettings], report: list[Problem]
+    models_dir: Path, defaults: ModelSettings, taken: Iterable[ModelSettings], report: list[Problem], served: Collection[Path] = ()
 ) -> list[ModelSettings]:
     """As `scan`, and says in `report` which files it had to pass over. Looks at the directory itself, not below it."""
     paths = {os.path.realpath(model.path) for model in taken}
     ids = {model.id.lower(): str(model.path) for model in taken}
     models = []
-    for file in _onnx_files(models_dir):
+    for file in sorted(_onnx_files(models_dir), key=lambda file: file not in served):
         if os.path.realpath(file) in paths:
             continue
         try:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from wakeful.config.models import scan
+from wakeful.config.problems import Problem
 from wakeful.config.settings import ModelSettings, Settings
 from wakeful.models.model import Model
 from wakeful.models.registry import Registry
@@ -27,7 +28,11 @@ class Repository:
     async def refresh(self) -> None:
         """Register new files, forget vanished ones that were found by looking, and put changed ones to sleep so that they are loaded anew."""
         directory = self._settings.models_dir
-        found = scan(directory, self._settings) if directory is not None else []
+        passed_over: list[Problem] = []
+        served = {model.settings.path for model in self._registry}
+        found = scan(directory, self._settings, served, passed_over) if directory is not None else []
+        for problem in passed_over:
+            self._events.emit("config", "", problem.message, code=problem.code)
         paths = {settings.path for settings in found}
         for model in self._registry:
             if model.settings.scanned and model.settings.path not in paths:

@@ -33,7 +33,7 @@ def model_files(model: Path) -> list[Path]:
     if model.is_dir():
         return sorted(path for path in model.iterdir() if path.is_file())
     with os.scandir(model.parent) as entries:
-        names = sorted(entry.name for entry in entries if entry.is_file())
+        names = sorted(entry.name for entry in entries if _is_file(entry))
     stem = model.stem
     other_models = tuple(name.removesuffix(model.suffix) for name in names if name.endswith(model.suffix) and name != model.name)
     longer_named = tuple(other for other in other_models if len(other) > len(stem) and other.startswith(stem))
@@ -53,9 +53,22 @@ def identity_of(model: Path) -> str:
     """
     facts = [os.path.realpath(model)]
     for path in model_files(model):
-        status = path.stat()
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            if path == model:
+                raise
+            continue  # a draft beside it, which has been renamed meanwhile
         facts.append(f"{path.name} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}")
     return digest(*facts)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """What cannot be followed, such as a link to itself, is none."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return False
 
 
 def content_hash(model: Path) -> str:
