@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,6 +106,24 @@ def test_the_seeds_example_at_a_seventy_fifth_of_its_time(daemon: Daemon) -> Non
     assert daemon.metric("snoozeml_model_deallocations_total", reason="idle") >= 4
     assert daemon.metric("wakeful_resident_bytes", model="seed") == 0
     assert calm(daemon, "seed")
+
+
+def slot_bytes(daemon: Daemon) -> int:
+    """Memory that lies in the slots of all replicas."""
+    descriptors = Path(f"/proc/{daemon.process.pid}/fd").iterdir()
+    return sum(512 * fd.stat().st_blocks for fd in descriptors if "memfd:wakeful-slot" in str(fd.readlink()))
+
+
+def test_what_a_large_run_leaves_behind_is_given_back_though_the_model_stays_awake(daemon: Daemon) -> None:
+    rows = 400_000
+    shape, data = [rows, 4], [1.5] * (4 * rows)
+    before = slot_bytes(daemon)
+    assert daemon.infer("sleepless", "x", data, shape)[1]["outputs"][0]["data"] == data
+    assert slot_bytes(daemon) - before >= 2 * 4 * 4 * rows
+    wait_until(lambda: slot_bytes(daemon) < before + 1_000_000, "the slots are empty")
+    assert daemon.infer("sleepless", "x", data, shape)[1]["outputs"][0]["data"] == data
+    assert replicas(daemon, "sleepless") == 1
+    assert not events(daemon, "sleepless", "unload")
 
 
 def test_it_wakes_again_with_the_next_request(daemon: Daemon) -> None:

@@ -20,6 +20,9 @@ START_TRIES = 4
 """Starts of one replica that may fail for reasons that are not the model's (a dead nursery, a kill from outside) before the load has failed."""
 DRAIN_SECONDS = 30.0
 """Longest wait for the runs of a replica that is to end."""
+TRIM_SECONDS = 5.0
+"""A replica that has been idle for so long gives back what large runs have left in its slots: the sums of memory do not count it, and a model that
+never sleeps would hold it for ever. A client that asks one large question after the other does not pay for new pages each time."""
 
 
 class Owner(Protocol):
@@ -75,6 +78,7 @@ class ReplicaGroup:
         self._timers: dict[int, asyncio.TimerHandle] = {}
         """Replica number to its load or drain limit."""
         self._sweep_timer: asyncio.TimerHandle | None = None
+        self._trim_timer: asyncio.TimerHandle | None = None
 
     # ── state ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -171,6 +175,8 @@ class ReplicaGroup:
     def touched(self, replica: Replica) -> None:
         """The replica has just become idle."""
         replica.last_done, replica.peers = monotonic(), len(self.replicas)
+        if self._trim_timer is None and replica.has_large_slots:
+            self._trim_timer = self._loop.call_later(TRIM_SECONDS, self._trim)
         if self._sweep_timer is None:
             self.sweep()
 
@@ -194,6 +200,21 @@ class ReplicaGroup:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None
+
+    def _trim(self) -> None:
+        """Trim who has been idle for long enough, and look again when the next one will have been. Who is busy comes back by `touched`."""
+        self._trim_timer = None
+        now = monotonic()
+        waits: list[float] = []
+        for replica in self.ready():
+            if replica.has_large_slots and not self._owner.replica_busy(replica):
+                left = replica.last_done + TRIM_SECONDS - now
+                if left > 0:
+                    waits.append(left)
+                else:
+                    replica.trim()
+        if waits:
+            self._trim_timer = self._loop.call_later(min(waits), self._trim)
 
     # ── what replicas say ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

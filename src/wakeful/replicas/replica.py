@@ -147,8 +147,12 @@ class Replica:
             os.close(self._handle)
             self._handle = -1
 
+    @property
+    def has_large_slots(self) -> bool:
+        return any(slot.large for slot in self.slots)
+
     def trim(self) -> None:
-        """Give back what large runs have left in the slots."""
+        """Give back what large runs have left in the slots. Nothing may lie in them that is still needed."""
         for slot in self.slots:
             slot.trim()
 

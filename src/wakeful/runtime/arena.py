@@ -15,7 +15,7 @@ ALIGN = 64
 FIRST_SIZE = 256 * 1024
 GROWTH = 1024 * 1024
 KEEP = 4 * 1024 * 1024
-"""A slot that grew beyond this gives its pages back when its replica falls idle."""
+"""A slot that grew beyond this gives its pages back when its replica has been idle for a while."""
 
 
 def aligned(offset: int) -> int:
@@ -76,9 +76,13 @@ class Slot:
         """The last run that was begun here."""
         return os.lseek(self.fd, 0, os.SEEK_CUR)
 
+    @property
+    def large(self) -> bool:
+        return self.size > KEEP
+
     def trim(self) -> None:
-        """Give the pages back to the system; the contents become zeros."""
-        if self.size > KEEP:
+        """Give the pages of a large slot back to the system, whoever has mapped them; the contents become zeros."""
+        if self.large:
             self._map.madvise(mmap.MADV_REMOVE)
 
     def close(self) -> None:
