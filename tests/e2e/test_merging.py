@@ -305,3 +305,18 @@ def test_padded_answers_equal_lone_answers(daemon: Daemon) -> None:
     assert (long.output("doubled"), long.output("total")) == ([2 * k for k in range(10)], [10, 35])
     filler = x("masked", 4, 2, 0)  # a batch of its own
     assert ask(daemon, filler).output("total") == [1, 5, 9, 13]
+
+
+# ── when it is decided ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_self_test_that_outlasts_the_model_decides_all_the_same(tmp_path: Path) -> None:
+    """Else a model that is used briefly and rarely would never be merged, and tested anew at every wake."""
+    onnx_models.slow(tmp_path / "brief.onnx", 4000)
+    (tmp_path / "models.toml").write_text('[[models]]\nid = "brief"\npath = "brief.onnx"\nidle_timeout_secs = 0.05\n')
+    with running(tmp_path, "--config", str(tmp_path / "models.toml"), "--no-grpc") as daemon:
+        assert ask(daemon, x("brief", 1, 4, 1)).status == 200
+        daemon.wait_event("unload", "brief", text="idle")
+        daemon.wait_event("probe", "brief", text="merges requests")
+        assert batching(daemon, "brief")["merged"] is True
+        wait_until(lambda: not any(kind == "replica" for kind in daemon.children().values()), "the process of the test has gone")

@@ -254,7 +254,7 @@ class Model:
         if first:
             self._fill_up()
             if self.interface.undecided:
-                self._probing.start(replica)
+                self._probing.start(replica, self.file.identity)
             if not message.prepared and self.settings.runtime.prepare == "auto":
                 self._around.wish_prepared(self)
         self._tell_awake()
@@ -391,12 +391,14 @@ class Model:
         signature = self.interface.signature
         if isinstance(result, str):
             emit("probe", self.id, f"the self-test could not be made, requests run one by one: {result}")
-        elif signature is not None and replica in self.group.replicas:  # else it tells of a file that may have been replaced
+        elif signature is not None and self.file.identity == self._probing.identity:  # the model may sleep again by now
             self.file.learn(verdict=result.verdict, lone_seconds={1: result.lone_seconds} if replica.forkable else {})
             self.interface.learn(signature, result.verdict)
             batching = "merges requests" if result.verdict.mergeable else "runs requests one by one"
             emit("probe", self.id, f"{batching}: {result.verdict.reason}", mergeable=result.verdict.mergeable)
             self._interface_changed()
+        elif self.interface.undecided and (ready := self.group.ready()):  # the file was replaced meanwhile
+            self._probing.start(ready[0], self.file.identity)
         if replica.state is State.READY:
             self.group.touched(replica)
         self._tell_awake()

@@ -26,16 +26,18 @@ class Probing:
         self.under_way = False
         self.holds_replica = False
         """True while the replica itself takes the test and cannot run anything."""
+        self.identity = ""
+        """Of the file that is tested, or was tested last: by the time of the result it may be another one."""
         self._processes = processes
         self._spawn = spawn
         self._done = done
 
-    def start(self, replica: Replica) -> None:
+    def start(self, replica: Replica, identity: str) -> None:
         """The test may take seconds, so a copy of the replica takes it, while requests run one by one. Where no copy can be made, the order is sent
         behind the first run of those who waited for the load."""
         if self.under_way:
             return
-        self.under_way = True
+        self.under_way, self.identity = True, identity
         if replica.forkable:
             self._spawn(self._by_copy(replica))
         else:
