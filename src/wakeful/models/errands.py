@@ -4,7 +4,6 @@ own at the lowest priority, one at a time, so that serving never feels them.
 
 import asyncio
 import logging
-from collections import deque
 from pathlib import Path
 
 from wakeful.errors import NotFound, Unavailable, WakefulError
@@ -35,7 +34,7 @@ class Errands:
         self._cache = cache
         self._events = events
         self._cores = cores
-        self._wishes: deque[Model] = deque()
+        self._wishes: list[Model] = []
         self._refused: set[str] = set()
         """Identities of files that cannot be prepared."""
         self._wished = asyncio.Event()
@@ -57,8 +56,7 @@ class Errands:
             await self._wished.wait()
             self._wished.clear()
             while self._wishes:
-                await self._room_for(self._wishes[0])
-                model = self._wishes.popleft()
+                model = await self._next()
                 try:
                     await self._prepare(model)
                     await self._measure_threads(model)
@@ -68,10 +66,19 @@ class Errands:
                 except Exception:
                     log.exception("the preparation of %s has failed", model.id)
 
-    async def _room_for(self, model: Model) -> None:
-        """A preparation holds the model once more: wait until the budget has room for that beside what is loaded."""
-        while self._supervisor.budget - self._supervisor.resident < model.file.estimate() and self._supervisor.resident:  # noqa: ASYNC110 - no hurry
+    async def _next(self) -> Model:
+        """The oldest wish that there is room for; one that may never have any holds up nobody else."""
+        while True:
+            for model in self._wishes:
+                if self._has_room_for(model):
+                    self._wishes.remove(model)
+                    return model
             await asyncio.sleep(ROOM_SECONDS)
+
+    def _has_room_for(self, model: Model) -> bool:
+        """A preparation holds the model once more, beside what is loaded. With nothing loaded it may try."""
+        resident = self._supervisor.resident
+        return not resident or self._supervisor.budget - resident >= model.file.estimate()
 
     async def _prepare(self, model: Model) -> None:
         cache, file, settings = self._cache, model.file, model.settings
