@@ -100,6 +100,7 @@ def test_traffic_to_all_of_six_models_where_two_fit(files: Path, tmp_path: Path,
         assert 0 < auditor.most <= (2 * MB + 10) * MIB + GROWTH
         for event in evictions(daemon, since):
             assert event["figures"]["reason"] == "lru"
+            assert event["figures"]["bytes"] >= 30 * MIB
             assert re.search(r"#0 -3\d MiB, lru, for m\d: needs 3\d MiB, free", event["text"]), event["text"]
         loads = [event for event in daemon.events(since=str(since)) if event["kind"] == "load" and "ready" in event["text"]]
         assert len(evictions(daemon, since)) <= len(loads)  # each newcomer needs the room of one

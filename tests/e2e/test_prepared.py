@@ -1,10 +1,11 @@
 """The prepared copy of a model: made after the first load, mapped by the next, rebuilt when it is broken."""
 
+import time
 from pathlib import Path
 from typing import Any
 
 from tests import onnx_models
-from tests.daemon import Daemon, running
+from tests.daemon import Daemon, running, wait_until
 
 MEGABYTES, WIDTH = 4, 512
 
@@ -23,6 +24,17 @@ def load_again(daemon: Daemon) -> str:
     return str(daemon.wait_event("load", "heavy", since=last)["figures"]["how"])
 
 
+def told_what_stays(daemon: Daemon) -> bool:
+    load_again(daemon)
+    time.sleep(0.2)  # it is measured in a pause
+    last = daemon.events()[-1]["seq"]
+    daemon.call("POST", "/v2/repository/models/heavy/unload")
+    gone = daemon.wait_event("unload", "heavy", since=last)
+    own, mapped = int(gone["figures"]["private_bytes"]), int(gone["figures"]["mapped_bytes"])
+    assert ("to the page cache" in gone["text"]) == (mapped > 0)
+    return mapped > own
+
+
 def test_a_prepared_copy_is_made_used_and_rebuilt(tmp_path: Path) -> None:
     models = tmp_path / "models"
     models.mkdir()
@@ -32,6 +44,7 @@ def test_a_prepared_copy_is_made_used_and_rebuilt(tmp_path: Path) -> None:
         daemon.wait_event("prepare", "heavy", text="copy of")
         assert load_again(daemon) == "prepared copy"
         assert ask(daemon) == as_shipped
+        wait_until(lambda: told_what_stays(daemon), "a replica that has been measured tells what it leaves to the page cache")
 
         (weights,) = (tmp_path / "first" / "cache").rglob("weights.bin")
         size = weights.stat().st_size

@@ -94,7 +94,7 @@ def test_a_truncated_file_is_refused_with_the_reason_and_costs_one_load_a_pause(
         waits.add(pause)
     assert waits <= {1, 2, 4}
     failures = [event["text"] for event in daemon.events(model="broken") if "load failed" in event["text"]]
-    assert [text.partition("next try in ")[2].split("  ")[0] for text in failures] == ["1.0 s", "2.0 s", "4.0 s"]
+    assert [text.partition("not tried again for ")[2].split("  ")[0] for text in failures] == ["1.0 s", "2.0 s", "4.0 s"]
     assert daemon.metric("wakeful_requests_total", model="broken", outcome="unavailable") > 10  # in between they cost nothing
     assert daemon.call("GET", "/v2/models/broken/ready")[0] == 503
     assert "not a readable ONNX file" in str(daemon.call("POST", "/v2/repository/index")[1])

@@ -30,6 +30,10 @@ def test_one_load_evicts_exactly_the_least_recently_used() -> None:
     assert answer.reason == "needs 1.0 GiB, free 0 B; evicts b#0 (idle 1m 39s) for 1.0 GiB"
 
 
+def test_figures_that_look_alike_tell_the_difference() -> None:
+    assert plan(GIB + 4096, GIB, [], now=0.0) == Refusal("needs 1.0 GiB, free 1.0 GiB, 4.0 KiB short; no other model is loaded", None)
+
+
 def test_nobody_goes_where_there_is_room() -> None:
     assert victims(plan(GIB, GIB, FOUR, now=100.0)) == []
     assert victims(plan(0, 0, FOUR, now=100.0)) == []

@@ -51,20 +51,22 @@ def plan(need: int, free: int, candidates: Sequence[Candidate], now: float, budg
     """
     missing = need - free
     if missing <= 0:
-        return Plan((), f"needs {show_bytes(need)}, free {show_bytes(free)}")
+        return Plan((), _figures(need, free))
     if budget is not None and need > budget:
         return Refusal(f"needs {show_bytes(need)}, budget {show_bytes(budget)}", None)
     replicas = _replicas_of(candidates)
     evictable = [candidate for candidate in _by_age(candidates) if candidate.idle and not candidate.pinned]
     victims = _enough([candidate for candidate in evictable if candidate.resident_until <= now], missing, replicas)
     if victims is None:
-        return Refusal(
-            f"needs {show_bytes(need)}, free {show_bytes(free)}; {_excuses(candidates, now)}", _retry_at(evictable, missing, replicas, now)
-        )
+        return Refusal(f"{_figures(need, free)}; {_excuses(candidates, now)}", _retry_at(evictable, missing, replicas, now))
     names = ", ".join(f"{victim.model}#{victim.replica} (idle {show_seconds(now - victim.last_used)})" for victim in victims)
-    return Plan(
-        tuple(victims), f"needs {show_bytes(need)}, free {show_bytes(free)}; evicts {names} for {show_bytes(_freed(victims, replicas))}"
-    )
+    return Plan(tuple(victims), f"{_figures(need, free)}; evicts {names} for {show_bytes(_freed(victims, replicas))}")
+
+
+def _figures(need: int, free: int) -> str:
+    needed, there = show_bytes(need), show_bytes(free)
+    short = f", {show_bytes(need - free)} short" if needed == there and need > free else ""
+    return f"needs {needed}, free {there}{short}"
 
 
 def _replicas_of(candidates: Iterable[Candidate]) -> dict[str, int]:

@@ -40,7 +40,7 @@ class Tenant:
 
     __slots__ = (
         "asked", "bytes", "evict", "granted", "least", "leaving", "loaded_at", "model", "primary", "promised", "refused", "replica", "shared",
-        "standing",
+        "standing", "waited",
     )
 
     def __init__(
@@ -76,6 +76,8 @@ class Tenant:
         """It has been evicted, and may still hold its memory."""
         self.promised = False
         """It waits for others to leave, and what they free is its own."""
+        self.waited = 0.0
+        """Seconds that it waited for room."""
 
     @property
     def going(self) -> bool:
@@ -213,6 +215,7 @@ class Supervisor:
         for tenant in [tenant for tenant in self._tenants if tenant.promised]:
             if self._is_free_for(tenant):
                 tenant.promised = False
+                tenant.waited = monotonic() - tenant.asked
                 tenant.granted()
 
     def _is_free_for(self, tenant: Tenant) -> bool:
@@ -262,8 +265,10 @@ class Supervisor:
         victim.leaving = True
         if victim.primary:
             self.thrash.evicted(victim.model, monotonic())
-        text = f"#{victim.replica} -{show_bytes(victim.bytes + victim.shared)}, {reason}, for {for_model}: {figures}"
-        self._events.emit("evict", victim.model, text, bytes=victim.bytes, reason=reason, wanted_by=for_model)
+        last = all(other.going for other in self._tenants if other.model == victim.model)
+        freed = victim.bytes + (victim.shared if last else 0)
+        text = f"#{victim.replica} -{show_bytes(freed)}, {reason}, for {for_model}: {figures}"
+        self._events.emit("evict", victim.model, text, bytes=freed, reason=reason, wanted_by=for_model)
         victim.evict(reason)
 
     def _look_at(self, when: float) -> None:

@@ -34,6 +34,8 @@ STEADY_SECONDS = 60.0
 """A replica that lived so long was no part of a series of deaths."""
 OOM_LOAD_TRIES = 2
 """Loads that may end out of memory, each after an eviction, before the model counts as failed."""
+TOLD_WAIT = 0.1
+"""Seconds of waiting for room from which a load's line tells of it."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class Model:
         self.last_used: float | None = None
         self.backoff = Backoff()
         self.batcher = Batcher(settings.batching, Router(settings.replicas.routing).choose, stats, self)
-        self.group = ReplicaGroup(settings, surroundings.processes, Tenancy(self, surroundings.supervisor), self)
+        self._tenancy = Tenancy(self, surroundings.supervisor)
+        self.group = ReplicaGroup(settings, surroundings.processes, self._tenancy, self)
         self._growth = Growth(settings.replicas, surroundings.supervisor.max_loaded)
         self._threshold = settings.replicas.queue_threshold
         self._around = surroundings
@@ -246,10 +249,12 @@ class Model:
         took = monotonic() - replica.created
         self.stats.load_seconds.observe(took)
         how = "copied from a live replica" if replica.split_from else "prepared copy" if message.prepared else "as shipped"
+        room = self._tenancy.waited(replica)
+        for_room = f", {show_seconds(room)} of it for room" if room >= TOLD_WAIT else ""
         self._around.events.emit(
             "load", self.id,
-            f"#{replica.index} ready in {show_seconds(took)} ({how}), {show_bytes(replica.private_bytes)} private, {waiting} waiting",
-            replica=replica.index, seconds=took, private_bytes=replica.private_bytes, waiting=waiting, how=how,
+            f"#{replica.index} ready in {show_seconds(took)} ({how}{for_room}), {show_bytes(replica.private_bytes)} private, {waiting} waiting",
+            replica=replica.index, seconds=took, room_seconds=room, private_bytes=replica.private_bytes, waiting=waiting, how=how,
         )
         if first:
             self._fill_up()
@@ -307,8 +312,12 @@ class Model:
         lane = self._lanes.pop(replica.number, None)
         if lane is not None:
             self.batcher.lost(lane, "its replica was ended", out_of_memory=False)
-        freed = show_bytes(replica.private_bytes)
-        self._around.events.emit("unload", self.id, f"#{replica.index}: {reason}, freed {freed}", reason=reason, replica=replica.index)
+        mapped = 0 if self.group.replicas else replica.shared_bytes
+        cached = f", left {show_bytes(mapped)} of its prepared copy to the page cache" if mapped else ""
+        self._around.events.emit(
+            "unload", self.id, f"#{replica.index}: {reason}, freed {show_bytes(replica.private_bytes)}{cached}",
+            reason=reason, replica=replica.index, private_bytes=replica.private_bytes, mapped_bytes=mapped,
+        )
         self._after_leaving()
 
     def _after_leaving(self) -> None:
@@ -342,7 +351,7 @@ class Model:
         self._leaving = None
         pause = self.backoff.failed(error, monotonic())
         self._restore_later(pause)
-        events.emit("refuse", self.id, f"load failed: {error.message}; next try in {show_seconds(pause)}", code=error.code)
+        events.emit("refuse", self.id, f"load failed: {error.message}; not tried again for {show_seconds(pause)}", code=error.code)
         refusal = type(error)(error.message, retry_after=pause, unstarted=True)
         self.batcher.fail_all(refusal)
         self.batcher.held = False

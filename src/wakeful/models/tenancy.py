@@ -65,6 +65,11 @@ class Tenancy:
             self._supervisor.measured(tenant, own, tenant.shared)
             self._model.file.learn(extra_bytes=own)
 
+    def waited(self, replica: Replica) -> float:
+        """Seconds that the replica waited for room."""
+        tenant = self._tenants.get(replica.number)
+        return 0.0 if tenant is None else tenant.waited
+
     def ready(self, replica: Replica) -> None:
         """Its minimum residency begins."""
         tenant = self._tenants.get(replica.number)
