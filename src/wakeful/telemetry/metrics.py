@@ -112,8 +112,8 @@ class ModelStats:
     """All counters of one model. They live as long as the daemon, whatever becomes of the model's replicas or of its registration."""
 
     __slots__ = (
-        "model", "requests", "queue_seconds", "run_seconds", "request_seconds", "load_seconds", "batch_rows", "unloads", "scaling_steps",
-        "restarts", "load_retries", "read_gauges", "_listener",
+        "model", "requests", "queue_seconds", "run_seconds", "request_seconds", "failed_seconds", "load_seconds", "batch_rows", "unloads",
+        "scaling_steps", "restarts", "load_retries", "read_gauges", "_listener",
     )
 
     def __init__(self, model: str, listener: Listener | None = None) -> None:
@@ -124,6 +124,8 @@ class ModelStats:
         self.queue_seconds = Histogram(SECONDS)
         self.run_seconds = Histogram(SECONDS)
         self.request_seconds = Histogram(SECONDS)
+        self.failed_seconds = 0.0
+        """The part of request_seconds that went to requests without success."""
         self.load_seconds = Histogram(SECONDS)
         self.batch_rows = Histogram(ROWS)
         self.unloads: defaultdict[UnloadReason, int] = defaultdict(int)
@@ -138,6 +140,8 @@ class ModelStats:
         """Count one request. `outcome` is SUCCESS or an error's code, `seconds` the time since it arrived."""
         self.requests[protocol, outcome] += 1
         self.request_seconds.observe(seconds)
+        if outcome != SUCCESS:
+            self.failed_seconds += seconds
         if self._listener is not None:
             self._listener(self.model, protocol, outcome, seconds)
 

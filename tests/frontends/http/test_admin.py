@@ -134,3 +134,12 @@ def test_a_filter_that_is_wrong(daemon: Daemon, query: str) -> None:
     status, answer = daemon.call("GET", "/v1/events?" + query)
     assert status == 400
     assert answer["error"].startswith(query.partition("=")[0] + ": expected ")
+
+
+def test_the_time_of_failures_is_not_that_of_successes(daemon: Daemon) -> None:
+    before = daemon.call("GET", "/v2/models/digits/stats")[1]["model_stats"][0]["inference_stats"]
+    assert daemon.call("POST", "/v2/models/digits/infer", b'{"inputs":[]}')[0] == 400
+    after = daemon.call("GET", "/v2/models/digits/stats")[1]["model_stats"][0]["inference_stats"]
+    assert after["success"] == before["success"]
+    assert after["fail"]["count"] == before["fail"]["count"] + 1
+    assert after["fail"]["ns"] > before["fail"]["ns"]

@@ -185,7 +185,10 @@ def _why_not_ready(model: Model) -> str:
 
 
 def _batching(model: Model) -> dict[str, object]:
-    return {"merged": model.interface.merges, "max_batch_size": model.batcher.limits.max_rows, "reason": model.interface.verdict.reason}
+    reason = model.interface.verdict.reason
+    if model.interface.undecided:
+        reason = f"not tested yet; {reason}"
+    return {"merged": model.interface.merges, "max_batch_size": model.batcher.limits.max_rows, "reason": reason}
 
 
 def _index_row(model: Model) -> tuple[str, str, str, str]:
@@ -201,7 +204,8 @@ def _statistics(model: Model) -> oip.ModelStatistics:
     last = 0 if model.last_used is None else int(1000 * (wall() - (monotonic() - model.last_used)))
     return oip.ModelStatistics(
         name=model.id, version=VERSION, last_inference=last, inferences=int(stats.batch_rows.sum), executions=stats.batch_rows.count,
-        success=oip.Timing(good, int(1e9 * stats.request_seconds.sum)), fail=oip.Timing(bad, 0),
+        success=oip.Timing(good, int(1e9 * (stats.request_seconds.sum - stats.failed_seconds))),
+        fail=oip.Timing(bad, int(1e9 * stats.failed_seconds)),
         queue=oip.Timing(stats.queue_seconds.count, int(1e9 * stats.queue_seconds.sum)),
         compute=oip.Timing(stats.run_seconds.count, int(1e9 * stats.run_seconds.sum)),
     )
