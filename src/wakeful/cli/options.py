@@ -13,7 +13,7 @@ from wakeful.config.schema import BudgetTable, OverrideTable, ServerTable, choic
 
 MODELS = ("models_dir",)
 """Keys of [server] that stand among the options about models."""
-METAVARS = {"host": "ADDRESS", "port": "PORT", "grpc_port": "PORT", "memory_limit": "SIZE", "max_loaded_models": "N"}
+METAVARS = {"host": "ADDRESS", "port": "PORT", "grpc_port": "PORT", "memory_limit": "SIZE|N%", "max_loaded_models": "N"}
 
 
 def add_options(parser: argparse.ArgumentParser, *, config: bool = True) -> None:

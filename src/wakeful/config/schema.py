@@ -151,7 +151,7 @@ class TuningTable(Table):
         "least-queue", "which replica gets a request", form="`least-queue`, `round-robin` or `random`",
     )
     autoscale_queue_threshold: int = setting(8, "a queue longer than this on every replica starts one more", unit="requests", ge=1, le=1_000_000)
-    max_replicas: int = setting(0, "ceiling of replicas; 0: none", ge=0, le=1024)
+    max_replicas: int = setting(0, "ceiling of replicas; 0: no ceiling", ge=0, le=1024)
     min_replicas: int = setting(0, "replicas that are kept whatever happens", ge=0, le=1024)
     replicas: int | None = setting(None, "exactly this many while awake, instead of by load", ge=1, le=1024)
 

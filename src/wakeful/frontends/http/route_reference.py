@@ -1,9 +1,11 @@
 """docs/http.md, made from the table of routes: `python -m wakeful.frontends.http.route_reference > docs/http.md`."""
 
 import sys
+from typing import get_args
 
 from wakeful.frontends.http.errors import Dialect
 from wakeful.frontends.http.routes import Entry, table
+from wakeful.telemetry.events import Kind
 
 _TITLES: dict[Dialect, str] = {"oip": "Open Inference Protocol", "snooze": "SnoozeML, and for both"}
 
@@ -17,11 +19,37 @@ have one version, `1`; paths may leave it out. Request bodies may be compressed 
 counts inflated bytes. Errors are on [their own page](errors.md).
 """
 
+_BODIES = """\
+## Bodies
+
+Those below `/v2` are the [Open Inference Protocol](https://github.com/kserve/open-inference-protocol)'s, for example (`data` flat or nested):
+
+```json
+{"inputs": [{"name": "features", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]}
+```
+
+`POST /v1/models/{model}/infer` takes the same without `datatype`, and answers so:
+
+```json
+{"model_id": "fraud", "outputs": [{"name": "score", "shape": [1, 1], "data": [0.97]}], "duration_ms": 1.2}
+```
+
+Bodies of the other POSTs may be empty.
+"""
+
+_EVENTS = f"""\
+## Events
+
+An event has a number (`seq`), a time (seconds since 1970), a kind, a model (empty for the whole server), the text of its line in the log, and
+the text's figures. The latest thousand are kept. Kinds:
+{", ".join(f"`{kind}`" for kind in get_args(Kind))}.
+"""
+
 
 def reference() -> str:
     """The whole page."""
     entries = table(None, lambda _: None)  # type: ignore[arg-type]  # no handler is called, so no engine is needed
-    return "\n".join([_INTRODUCTION, *(_section(dialect, entries) for dialect in _TITLES)])
+    return "\n".join([_INTRODUCTION, *(_section(dialect, entries) for dialect in _TITLES), _BODIES, _EVENTS])
 
 
 def _section(dialect: Dialect, entries: list[Entry]) -> str:

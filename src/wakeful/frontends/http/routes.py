@@ -49,7 +49,7 @@ def table(engine: Engine, spawn: Spawn) -> list[Entry]:
         Entry("GET", "/v2/models/{model}[/versions/{version}]/config", "oip", later(admin.oip_config), "The model as Triton's configuration"),
         Entry("GET", "/v2/models/{model}[/versions/{version}]/stats", "oip", admin.oip_statistics, "Counts and times of the model"),
         Entry("GET", "/v2/models/{model}[/versions/{version}]", "oip", later(admin.oip_model), "Inputs, outputs, merging; does not wake it"),
-        Entry("POST", "/v2/repository/index", "oip", admin.oip_repository_index, "All models with their states, or those that are awake"),
+        Entry("POST", "/v2/repository/index", "oip", admin.oip_repository_index, 'All models and their states; with `{"ready": true}` those awake'),
         Entry("POST", "/v2/repository/models/{model}/load", "oip", later(admin.oip_load), "Wake the model, and answer when it is awake"),
         Entry("POST", "/v2/repository/models/{model}/unload", "oip", later(admin.oip_unload), "Put the model to sleep"),
         # SnoozeML
