@@ -15,8 +15,9 @@ import uvloop
 
 from tests.daemon import wait_until
 from wakeful.config.settings import ServerSettings
-from wakeful.frontends.http.connection import Connection, Patience, Route
+from wakeful.frontends.http.connection import Connection, Route
 from wakeful.frontends.http.head import Head
+from wakeful.frontends.http.patience import Patience
 from wakeful.frontends.http.routes import Entry, Router
 from wakeful.frontends.http.server import HttpServer, bind
 from wakeful.tensors import Buffer

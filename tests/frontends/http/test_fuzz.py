@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wakeful.errors import InvalidInput
-from wakeful.frontends.http.connection import CONTINUE, LARGE_BODY, Connection, Patience, Shared
+from wakeful.frontends.http.connection import CONTINUE, LARGE_BODY, Connection, Shared
 from wakeful.frontends.http.head import Head
+from wakeful.frontends.http.patience import Patience
 from wakeful.frontends.http.routes import Entry, Router
 from wakeful.tensors import Buffer
 

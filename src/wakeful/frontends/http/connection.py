@@ -10,8 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from http import HTTPStatus
+from functools import partial
 from typing import Any, TypeVar
 
 from wakeful.errors import InvalidInput, TooLarge, Unavailable, WakefulError
@@ -20,6 +19,8 @@ from wakeful.frontends.http.encoding import inflate
 from wakeful.frontends.http.errors import Dialect, HeadersTooLarge, RequestTimeout, render
 from wakeful.frontends.http.head import LONGEST_REMEMBERED, REMEMBERED, Head, check_beginning, parse_head
 from wakeful.frontends.http.large_body import LargeBody
+from wakeful.frontends.http.patience import Patience, Watch
+from wakeful.frontends.http.response import json_head, response_head
 from wakeful.telemetry.units import show_bytes
 from wakeful.tensors import Buffer
 
@@ -47,24 +48,6 @@ class Route:
     parameters: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long clients are waited for, in seconds."""
-
-    idle: float = 75.0
-    """From one request to the next."""
-    receiving: float = 60.0
-    """For a request to arrive whole."""
-    reading: float = 60.0
-    """For a client to take any byte of its answer."""
-    leaving: float = 5.0
-    """For a client that is refused in the middle of its request to see why."""
-    probing: float = 0.1
-    """Before a client that sends no more is first asked whether it is still there."""
-    looking: float = 5.0
-    """From one look at all connections to the next; the first three may become this much longer."""
-
-
 @dataclass
 class Shared:
     """What all connections of a server have in common."""
@@ -72,17 +55,13 @@ class Shared:
     find: Callable[[str, str], Route]
     """Route of a method and a path, be it one that refuses."""
     max_body: int
-    patience: Patience = Patience()
+    patience: Patience = field(default_factory=Patience)
     most_connections: int = sys.maxsize
+    """Further ones are refused."""
     connections: "set[Connection]" = field(default_factory=set)
     heads: dict[bytes, Head] = field(default_factory=dict)
     closing: bool = False
     """True when the daemon stops: every answer closes its connection."""
-
-
-@lru_cache(maxsize=4096)
-def _json_head(length: int) -> bytes:
-    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % length
 
 
 def refuse_with(error: WakefulError) -> Handler:
@@ -103,8 +82,8 @@ NOT_UNDERSTOOD = Head(
 
 class Connection(asyncio.Protocol):
     __slots__ = (
-        "_buffer", "_chunks", "_discarding", "_end", "_ended", "_head", "_paused", "_reading", "_seen", "_shared", "_since", "_transport",
-        "_want_close", "_writable", "waiter",
+        "_buffer", "_chunks", "_discarding", "_end", "_ended", "_head", "_paused", "_reading", "_shared", "_transport", "_want_close",
+        "_watch", "_writable", "waiter",
     )
 
     def __init__(self, shared: Shared) -> None:
@@ -128,9 +107,7 @@ class Connection(asyncio.Protocol):
         """True when the last answer is out, and what still comes is only read so that the client gets to see the answer."""
         self._paused = False
         self._writable = True
-        self._seen: tuple[str, int] | None = None
-        self._since = 0.0
-        """Since when `look_after` has seen the same."""
+        self._watch = Watch()
         self.waiter: Any = None
         """Whoever has to know when the client leaves: an object with an attribute `left`."""
 
@@ -349,7 +326,7 @@ class Connection(asyncio.Protocol):
         if head is None or not head.plain or self._want_close:
             self.respond(200, (), body)
             return
-        self._transport.write(_json_head(len(body)) + body)
+        self._transport.write(json_head(len(body)) + body)
         self._done(True)
 
     def respond(
@@ -360,13 +337,8 @@ class Connection(asyncio.Protocol):
         if head is None or self._transport.is_closing():
             return
         keep = head.keep_alive and not self._want_close
-        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"content-type: {content_type}", f"content-length: {len(body)}"]
-        lines += [f"{name}: {value}" for name, value in headers]
-        if not keep:
-            lines.append("connection: close")
-        elif head.old:
-            lines.append("connection: keep-alive")
-        self._transport.write("\r\n".join([*lines, "", ""]).encode("latin-1", "replace"))
+        said = ("keep-alive" if head.old else None) if keep else "close"
+        self._transport.write(response_head(status, headers, content_type, len(body), said))
         if body and head.method != "HEAD":
             self._transport.write(body)
         self._done(keep)
@@ -394,7 +366,7 @@ class Connection(asyncio.Protocol):
     def _done(self, keep: bool) -> None:
         self.waiter = None
         self._head = None
-        self._seen = None
+        self._watch.seen = None
         if not keep:
             self._part()
         elif self._buffer:
@@ -446,9 +418,7 @@ class Connection(asyncio.Protocol):
             state, limit = ("receiving", 0), patience.receiving
         else:
             state, limit = ("idle", 0), patience.idle
-        if state != self._seen:
-            self._seen, self._since = state, now
-        elif now - self._since >= limit:
+        if self._watch.stuck(state, limit, now):
             self._give_up()
 
     def _give_up(self) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from wakeful.clock import monotonic
 from wakeful.config.settings import ServerSettings
-from wakeful.frontends.http.connection import Connection, Patience, Route, Shared
+from wakeful.frontends.http.connection import Connection, Route, Shared
+from wakeful.frontends.http.patience import Patience
 
 BACKLOG = 4096
 LEAST_FOR_MODELS = 48
