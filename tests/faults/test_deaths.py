@@ -148,6 +148,20 @@ def test_nursery_and_replicas_die_together(daemon: Daemon) -> None:
     wait_until(lambda: len(replicas(daemon, "nursery")) == 1, "there is a nursery again")
 
 
+def test_a_nursery_that_dies_again_and_again_loses_no_request(daemon: Daemon) -> None:
+    """Each death before it is awake makes the pause before the next one longer; who waits for a process waits for that."""
+    assert daemon.call("POST", "/v2/repository/models/quick/unload")[0] == 200
+    killed: set[int] = set()
+    with Crowd(daemon, "quick", clients=2, requests=1) as crowd:
+        while len(killed) < 4:
+            for pid in set(replicas(daemon, "nursery")) - killed:
+                kill(pid)
+                killed.add(pid)
+    assert_unhurt(crowd)
+    assert daemon.call("POST", "/v2/repository/models/quick/unload")[0] == 200
+    assert daemon.infer("quick", "x", [1, 2, 3, 4], [1, 4])[0] == 200  # the last one is awake
+
+
 def test_a_kill_during_the_load(daemon: Daemon) -> None:
     since = daemon.events()[-1]["seq"]
     known = set(daemon.children())

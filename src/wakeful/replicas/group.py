@@ -17,7 +17,11 @@ from wakeful.runtime.processes import Death, Processes
 from wakeful.telemetry.metrics import UnloadReason
 
 START_TRIES = 4
-"""Starts of one replica that may fail for reasons that are not the model's (a dead nursery, a kill from outside) before the load has failed."""
+"""Processes of one replica that may die while they load, such as by a kill from outside, before the load has failed."""
+UNSEEN_TRIES = 12
+"""The same for starts that no process came of, because the nursery has died: it may need some seconds to come back if it dies again and again."""
+LONGEST_PAUSE = 0.8
+"""Seconds between two starts."""
 DRAIN_SECONDS = 30.0
 """Longest wait for the runs of a replica that is to end."""
 TRIM_SECONDS = 5.0
@@ -253,7 +257,7 @@ class ReplicaGroup:
                 self._owner.replica_draining(replica)
             self._processes.explain(replica.pid, lambda death: self._died(replica, death))
         else:
-            self._start_again(replica, "its process was never seen")
+            self._start_again(replica, "its process was never seen", UNSEEN_TRIES)
 
     def _died(self, replica: Replica, death: Death) -> None:
         if replica not in self.replicas:
@@ -262,20 +266,20 @@ class ReplicaGroup:
             if death.kind == "oom":
                 self._give_up(replica, OutOfMemory(f"out of memory while loading: {death.text}"))
             else:
-                self._start_again(replica, death.text)
+                self._start_again(replica, death.text, START_TRIES)
         else:
             self._remove(replica)
             self._owner.replica_died(replica, replica.doom or death)  # who looks into the slots, so they are closed last
             replica.close()
 
-    def _start_again(self, replica: Replica, why: str) -> None:
+    def _start_again(self, replica: Replica, why: str, most: int) -> None:
         """A process ended before its model was open: try once more in a new one, a bounded number of times."""
         tries = self._tries[replica.number] = self._tries.get(replica.number, 0) + 1
-        if tries >= START_TRIES:
+        if tries >= most:
             self._give_up(replica, Unavailable(f"the model's process could not be started: {why}"))
             return
         replica.renew()
-        self._loop.call_later(0.05 * 4 ** (tries - 1), self._launch, replica)
+        self._loop.call_later(min(0.05 * 4 ** (tries - 1), LONGEST_PAUSE), self._launch, replica)
 
     # ── timers ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
