@@ -94,6 +94,10 @@ class Daemon:
         """All processes below the daemon, by pid: "nursery" or "replica"."""
         return processes_below(self.process.pid)
 
+    def replicas(self) -> list[int]:
+        """Pids of all replicas, those among them that only look into a file or take a self-test."""
+        return [pid for pid, role in self.children().items() if role == "replica"]
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Stop it and return its exit status; its children must be gone with it."""
         children = self.children() if self.process.poll() is None else {}

@@ -59,7 +59,7 @@ def test_nothing_wakes_a_model_that_was_never_loaded(daemon: Daemon) -> None:
     for _ in range(20):
         look_everywhere(daemon)
     assert loads(daemon) == 0
-    wait_until(lambda: "replica" not in daemon.children().values(), "whoever looked into the file is gone")
+    wait_until(lambda: not daemon.replicas(), "whoever looked into the file is gone")
 
 
 def test_nothing_keeps_a_model_awake_or_wakes_it_again(daemon: Daemon) -> None:

@@ -134,7 +134,7 @@ def test_states_of_a_model(daemon: Daemon, client: SnoozeClient) -> None:
 
     for model in client.models.list():
         client.models.unload(model.id)
-    wait_until(lambda: "replica" not in daemon.children().values(), "all replicas are gone")
+    wait_until(lambda: not daemon.replicas(), "all replicas are gone")
     with ThreadPoolExecutor(1) as thread:
         with stopped(pid("nursery")):
             answer = thread.submit(client.infer, "gather10", {"i": [3.0]})

@@ -319,4 +319,4 @@ def test_a_self_test_that_outlasts_the_model_decides_all_the_same(tmp_path: Path
         daemon.wait_event("unload", "brief", text="idle")
         daemon.wait_event("probe", "brief", text="merges requests")
         assert batching(daemon, "brief")["merged"] is True
-        wait_until(lambda: not any(kind == "replica" for kind in daemon.children().values()), "the process of the test has gone")
+        wait_until(lambda: not daemon.replicas(), "the process of the test has gone")

@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 from tests import onnx_models
-from tests.daemon import Daemon, running, wait_until
+from tests.daemon import running, wait_until
 
 MODELS = """
 [defaults]
@@ -27,10 +27,6 @@ device = "cuda:7"
 """
 
 
-def replicas(daemon: Daemon) -> list[int]:
-    return [pid for pid, role in daemon.children().items() if role == "replica"]
-
-
 def test_where_and_with_how_many_threads_a_model_runs(tmp_path: Path) -> None:
     onnx_models.ident(tmp_path / "ident.onnx")
     (tmp_path / "models.toml").write_text(MODELS)
@@ -38,8 +34,8 @@ def test_where_and_with_how_many_threads_a_model_runs(tmp_path: Path) -> None:
         threads = {}
         for model in ("one", "two"):
             assert daemon.call("POST", f"/v2/repository/models/{model}/load")[0] == 200
-            wait_until(lambda: len(replicas(daemon)) == 1, "a copy that took the self-test is gone")
-            threads[model] = len(list(Path(f"/proc/{replicas(daemon)[0]}/task").iterdir()))
+            wait_until(lambda: len(daemon.replicas()) == 1, "a copy that took the self-test is gone")
+            threads[model] = len(list(Path(f"/proc/{daemon.replicas()[0]}/task").iterdir()))
             assert daemon.call("POST", f"/v2/repository/models/{model}/unload")[0] == 200
         assert threads == {"one": 1, "two": 2}
         status, answer = daemon.infer("elsewhere", "x", [1, 2, 3, 4], [1, 4])

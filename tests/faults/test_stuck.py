@@ -47,7 +47,7 @@ def learnt(daemon: Daemon, model: str) -> None:
 def test_its_callers_get_504_in_time_and_it_is_killed_and_replaced(daemon: Daemon) -> None:
     learnt(daemon, "alone")
     daemon.wait_event("probe", "alone")  # its copy is gone, so there is one process to freeze
-    [frozen] = [pid for pid, role in daemon.children().items() if role == "replica"]
+    [frozen] = daemon.replicas()
     since = daemon.events()[-1]["seq"]
     os.kill(frozen, signal.SIGSTOP)
     with Crowd(daemon, "alone", clients=3, requests=1) as crowd:
@@ -66,7 +66,7 @@ def test_its_callers_get_504_in_time_and_it_is_killed_and_replaced(daemon: Daemo
 
 def test_one_that_wakes_in_time_goes_on(daemon: Daemon) -> None:
     learnt(daemon, "alone")
-    [frozen] = [pid for pid, role in daemon.children().items() if role == "replica"]
+    [frozen] = daemon.replicas()
     restarts = daemon.metric("wakeful_restarts_total", model="alone", cause="stuck")
     os.kill(frozen, signal.SIGSTOP)
     thread = threading.Thread(target=daemon.infer, args=("alone", "x", [1, 2, 3, 4], [1, 4]))

@@ -9,19 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.clock import Clock
 from wakeful.prepared.cache import MANIFEST, TOUCH_EVERY, PreparedCache
 from wakeful.prepared.identity import identity_of
 
 BACKEND, LIBRARY = "onnx", "onnxruntime 1.32.0"
 PLENTY = 1 << 30
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = 2e9
-
-    def __call__(self) -> float:
-        return self.time
 
 
 @pytest.fixture
@@ -308,7 +301,7 @@ def test_broken_copies_go_first(directory: Path, tmp_path: Path) -> None:
 
 
 def test_finding_notes_the_use_once_an_hour(directory: Path, model: Path) -> None:
-    now = Clock()
+    now = Clock(2e9)
     cache = PreparedCache(directory, PLENTY, cpu="cpu", now=now)
     copy = prepare(cache, model)
     assert copy is not None

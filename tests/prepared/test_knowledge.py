@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.clock import Clock
 from wakeful.prepared.knowledge import Knowledge, Known
 from wakeful.runtime.messages import Signature, TensorSpec, Verdict
 
@@ -13,15 +14,6 @@ LIBRARY = "onnxruntime 1.32.0"
 SIGNATURE = Signature((TensorSpec("x", "FP32", ("N", 4, None)),), (TensorSpec("y", "INT64", (), optional=True),))
 VERDICT = Verdict(True, "rows do not influence each other", True)
 FULL = Known(SIGNATURE, VERDICT, 5_000_000_000, 2_000_000, {1: 0.5, 2: 0.25}, 8)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = 1000.0
-
-    def __call__(self) -> float:
-        self.time += 1
-        return self.time
 
 
 def restarted(directory: Path) -> Knowledge:
@@ -77,7 +69,7 @@ def test_only_news_are_written(tmp_path: Path) -> None:
 
 
 def test_the_oldest_use_is_dropped(tmp_path: Path) -> None:
-    knowledge = Knowledge(tmp_path, limit=3, now=Clock())
+    knowledge = Knowledge(tmp_path, limit=3, now=Clock(tick=1))
     for name in "abc":
         knowledge.learn(name, LIBRARY, safe_rows=1)
     knowledge.recall("a", LIBRARY)
@@ -86,7 +78,7 @@ def test_the_oldest_use_is_dropped(tmp_path: Path) -> None:
 
 
 def test_the_order_of_use_survives_a_restart(tmp_path: Path) -> None:
-    now = Clock()
+    now = Clock(tick=1)
     knowledge = Knowledge(tmp_path, limit=3, now=now)
     for name in "abc":
         knowledge.learn(name, LIBRARY, safe_rows=1)

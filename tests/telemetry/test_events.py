@@ -1,12 +1,5 @@
+from tests.clock import Clock
 from wakeful.telemetry.events import QUIET, Events
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = 1000.0
-
-    def __call__(self) -> float:
-        return self.time
 
 
 def test_an_event_keeps_its_figures() -> None:

@@ -109,7 +109,7 @@ def test_who_has_left_costs_no_run(daemon: Daemon, reset: bool) -> None:
     """The replica is frozen: what runs has begun, and of those behind it one client closes its connection, in good manner or not."""
     assert daemon.infer("single", "x", [1, 2, 3, 4], [1, 4])[0] == 200
     left = daemon.metric("wakeful_requests_total", model="single", outcome="left")
-    [replica] = [pid for pid, role in daemon.children().items() if role == "replica"]
+    [replica] = daemon.replicas()
     wait_until(lambda: not inodes(daemon), "nobody is connected")
     os.kill(replica, signal.SIGSTOP)
     try:
