@@ -1,7 +1,6 @@
 """All child processes of the daemon: a nursery per backend, and how each replica died."""
 
 import asyncio
-import ctypes
 import logging
 import os
 import signal
@@ -13,10 +12,10 @@ from typing import Literal
 from wakeful.errors import Unavailable
 from wakeful.runtime.arena import Slot
 from wakeful.runtime.nursery import SLOTS, Nursery
+from wakeful.runtime.subreaper import become_subreaper
 
 log = logging.getLogger(__name__)
 
-PR_SET_CHILD_SUBREAPER = 36
 REAP_SECONDS = 1.0
 """How often the replicas of a dead nursery are looked after: nobody else reaps them."""
 REPORT_SECONDS = 0.5
@@ -44,7 +43,7 @@ class Processes:
         self._waiting: dict[int, Callable[[Death], None]] = {}
         self._orphaned: set[int] = set()
         """Process groups whose nursery has died. Their replicas are our children now."""
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # replicas of a dead nursery become ours
+        become_subreaper()  # replicas of a dead nursery become ours
 
     # ── forking ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -5,7 +5,6 @@ group of its own, which all its replicas share. LIFELINE is the reading end of a
 however it ends, the kernel signals the whole group, even a replica that is deep inside a run.
 """
 
-import ctypes
 import fcntl
 import gc
 import os
@@ -20,9 +19,9 @@ import msgspec
 from wakeful.backends import catalog
 from wakeful.runtime.channel import receive_descriptors
 from wakeful.runtime.messages import TEXT_LIMIT, Awake, Broken, Exited, Fork, ForkFailed, encode
+from wakeful.runtime.subreaper import become_subreaper
 from wakeful.worker import loop
 
-PR_SET_CHILD_SUBREAPER = 36
 MAX_DESCRIPTORS = 8
 
 
@@ -34,11 +33,6 @@ def tie_to_daemon(lifeline: int) -> None:
     poll.register(lifeline, 0)
     if poll.poll(0):  # it went before we were listening
         os._exit(0)
-
-
-def adopt_orphans() -> None:
-    """Become the parent of copies that replicas fork twice, so that somebody reaps them."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 class Nursery:
@@ -99,7 +93,7 @@ class Nursery:
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     tie_to_daemon(int(sys.argv[2]))
-    adopt_orphans()
+    become_subreaper()  # of the copies that replicas fork twice
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         library = catalog.warm(sys.argv[3])
