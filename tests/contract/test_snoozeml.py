@@ -108,7 +108,7 @@ def test_load_and_unload(client: SnoozeClient) -> None:
     assert info.state is ModelState.READY
     assert info.is_loaded
     assert info.memory_bytes > 0
-    assert client.models.wait_for_ready("external", timeout=5) == info
+    assert client.models.wait_for_ready("external", timeout=5).id == info.id
     assert client.models.unload("external") == {"model_id": "external", "status": "unloaded"}
     assert state(client, "external") is ModelState.IDLE
     assert client.models.get("external").memory_bytes == 0
