@@ -10,7 +10,7 @@ FOREVER = float("inf")
 
 
 class InferRequest:
-    """One caller's wish. A front end makes a subclass that knows how to write the answer; the batcher settles it exactly once.
+    """One caller's wish. A front end makes a subclass that knows how to write the answer; `batching.settling` settles it exactly once.
 
     A front end fills in the first group of fields. `left` may be set at any time: the caller has gone, and what has not begun is dropped.
     """

@@ -1,4 +1,4 @@
-"""After a failed load: how long until the next try."""
+"""After something failed (a load, a restart, a step of growth): how long until the next try."""
 
 from wakeful.errors import WakefulError
 
@@ -13,12 +13,12 @@ class Backoff:
 
     def __init__(self) -> None:
         self.error: WakefulError | None = None
-        """Why the last load failed; None after a success."""
+        """Why the last try failed; None after a success."""
         self.failures = 0
         self.retry_at = 0.0
 
     def failed(self, error: WakefulError, now: float) -> float:
-        """A load has failed; return the pause in seconds."""
+        """A try has failed; return the pause in seconds."""
         pause: float = min(FIRST * 2**self.failures, LONGEST)
         self.failures += 1
         self.error = error
@@ -26,7 +26,7 @@ class Backoff:
         return pause
 
     def left(self, now: float) -> float:
-        """Seconds until another load may be tried; 0 when it may be now."""
+        """Seconds until the next try; 0 when it may be now."""
         return max(self.retry_at - now, 0.0) if self.error is not None else 0.0
 
     def clear(self) -> None:

@@ -3,8 +3,8 @@
 Counting happens on the way of each request, so counters are plain integers on objects that belong to their model and outlive its replicas; they
 never fall. Like all state they have one writer, the event loop.
 
-A scrape runs in that loop too, so the page is written here, by string formatting: prometheus_client's families and `generate_latest` took 110 ms
-for 100 models that had traffic, a stall that every request would see; this takes a tenth. Its parser reads the page in the tests.
+A scrape runs in that loop too, so the page is written here, by string formatting: prometheus_client's families and `generate_latest` take
+some twenty times as long, a stall that every request would see (docs/decisions/05-metrics-page.md). Its parser reads the page in the tests.
 """
 
 from bisect import bisect_left
@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-UnloadReason = Literal["idle", "lru", "capacity", "oom", "no_gain", "manual", "failed", "shutdown", "config"]
+UnloadReason = Literal["idle", "lru", "capacity", "oom", "no_gain", "manual", "shutdown", "config"]
 Direction = Literal["up", "down"]
 
 REPLICA_STATES = ("starting", "ready", "draining")
@@ -55,7 +55,7 @@ DEFINITIONS = {
         Definition("wakeful_memory_budget_bytes", "gauge", (), "Memory that all models together may hold."),
         Definition("wakeful_unloads_total", "counter", ("model", "reason"),
                    "Replicas that were ended, by reason: idle, lru (memory was needed), capacity (max_loaded_models), oom, no_gain (one "
-                   "replica more brought no throughput), manual, failed, shutdown, config."),
+                   "replica more brought no throughput), manual, shutdown, config."),
         Definition("wakeful_scaling_steps_total", "counter", ("model", "direction"), "Replicas started or ended because of load: up, down."),
         Definition("wakeful_thrashing_total", "counter", (), "Models that were needed again right after they had been evicted."),
         Definition("wakeful_restarts_total", "counter", ("model", "cause"), "Replicas that were replaced after they died, by cause."),
