@@ -203,3 +203,8 @@ def test_headroom_never_wraps(budget: int, resident: int, available: int, margin
 def test_this_machine_can_be_read() -> None:
     assert read_memory().limit > 0
     assert group_kill() is None or isinstance(group_kill(), str)
+
+
+def test_memory_that_cannot_be_read_is_not_taken_for_full(tmp_path: Path) -> None:
+    memory = read_memory(tmp_path / "proc", tmp_path / "sys")
+    assert headroom(1000, 400, memory.available) == 600

@@ -40,7 +40,8 @@ def read_memory(proc_root: Path = PROC, sys_root: Path = CGROUPS) -> Memory:
     """The machine's memory narrowed by every limit above us. Limit and available may come from different groups."""
     machine = _read_keys(proc_root / "meminfo")
     total = machine.get("MemTotal", 0) * 1024
-    memory = Memory(total, machine.get("MemAvailable", machine.get("MemFree", 0)) * 1024, "the machine")
+    free = machine.get("MemAvailable", machine.get("MemFree"))
+    memory = Memory(total, UNLIMITED if free is None else free * 1024, "the machine")  # unreadable is not the same as full
     groups = read_cgroup(proc_root, sys_root)
     if groups is None:
         return memory

@@ -4,6 +4,7 @@ own at the lowest priority, one at a time, so that serving never feels them.
 
 import asyncio
 import logging
+from collections import Counter
 from pathlib import Path
 
 from wakeful.errors import NotFound, Unavailable, WakefulError
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 
 SMALLEST = 1024 * 1024
 """Bytes of a file from which a prepared copy is worth its place; below, a load takes a few milliseconds anyway."""
+TRIES = 3
+"""Preparations of one file that may fail, each after another load, before it is left as it is."""
 ROOM_SECONDS = 10.0
 """Pause before looking again whether there is memory for a preparation."""
 
@@ -35,13 +38,13 @@ class Errands:
         self._events = events
         self._cores = cores
         self._wishes: list[Model] = []
-        self._refused: set[str] = set()
-        """Identities of files that cannot be prepared."""
+        self._failures: Counter[str] = Counter()
+        """Identities of files to the number of preparations that failed."""
         self._wished = asyncio.Event()
 
     def wish_prepared(self, model: Model) -> None:
         """Prepare this model's file some time soon, unless that was found to be useless. Copies are made for the CPU."""
-        if self._cache is None or model.device != "cpu" or model in self._wishes or model.file.identity in self._refused:
+        if self._cache is None or model.device != "cpu" or model in self._wishes or self._failures[model.file.identity] >= TRIES:
             return
         try:
             small = model.settings.path.stat().st_size < SMALLEST
@@ -61,7 +64,7 @@ class Errands:
                     await self._prepare(model)
                     await self._measure_threads(model)
                 except WakefulError as error:
-                    self._refused.add(model.file.identity)
+                    self._failures[model.file.identity] += 1  # it may have been a full disk, or a kill from outside
                     self._events.emit("prepare", model.id, f"no prepared copy: {error.message}; loading goes on as shipped")
                 except Exception:
                     log.exception("the preparation of %s has failed", model.id)
@@ -102,8 +105,8 @@ class Errands:
         finally:
             errand.end()
             await asyncio.to_thread(cache.discard, directory)
-        if copy is None:
-            self._refused.add(identity)
+        if copy is None:  # there is no use in another try
+            self._failures[identity] = TRIES
         else:
             self._events.emit(
                 "prepare", model.id, f"copy of {show_bytes(done.nbytes)} made in {show_seconds(done.seconds)}; the next load maps it",
