@@ -329,7 +329,7 @@ class Model:
         self.group.cancel_sweep()
         self._until_asleep.release()
         if self._closed:
-            self._until_awake.fail(Unavailable(f"model {self.id} was removed", unstarted=True))
+            self._until_awake.fail(Unavailable(f"model {self.id} was removed, or the server is stopping", unstarted=True))
         elif len(self.batcher.room) or self._until_awake or (self._stands and not by_hand and self._restoring is None):
             self._look_at_file()
             self._wake()
