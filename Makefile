@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 .DELETE_ON_ERROR:
 
 serve: $(VENV)/.installed
-	$(BIN)/wakeful serve --demo --host 127.0.0.1 --port $(PORT)
+	$(BIN)/wakeful serve --demo --no-grpc --host 127.0.0.1 --port $(PORT)
 
 test: lint pytest
 

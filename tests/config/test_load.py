@@ -12,7 +12,7 @@ from snoozeml.config import SnoozeConfig
 import wakeful
 from wakeful.config.load import Options, load
 from wakeful.config.models import scan
-from wakeful.config.problems import Problem
+from wakeful.config.problems import ConfigError, Problem
 from wakeful.config.schema import BudgetTable, DefaultsTable, ModelTable, OverrideTable, ServerTable, TuningTable
 from wakeful.config.settings import MemorySettings, ModelSettings, Padding, ServerSettings, Settings
 
@@ -145,10 +145,16 @@ def test_fixed_count_and_bounds_of_the_other_table(read: Callable[..., Settings]
 
 @pytest.mark.parametrize(
     ("written", "size"),
-    [("1024", 1024), ('"80%"', 0.8), ('"1.5 GiB"', 3 * 2**29), ('"2Gi"', 2**31), ('"100 kB"', 100_000), ('"7"', 7), ('"12.5%"', 0.125)],
+    [("100000", 100_000), ('"80%"', 0.8), ('"1.5 GiB"', 3 * 2**29), ('"2Gi"', 2**31), ('"100 kB"', 100_000), ('"70000"', 70_000), ('"12.5%"', 0.125)],
 )
 def test_memory_limit(written: str, size: float, read: Callable[..., Settings]) -> None:
     assert read(f"[defaults]\nmemory_limit = {written}\n").memory.limit == size
+
+
+@pytest.mark.parametrize("written", ["80", '"80"', '"1 kB"'])
+def test_a_limit_without_its_unit_is_refused(written: str, read: Callable[..., Settings]) -> None:
+    with pytest.raises(ConfigError, match="must be at least 65536 bytes"):
+        read(f"[defaults]\nmemory_limit = {written}\n")
 
 
 def test_synonyms_of_the_seeds(read: Callable[..., Settings]) -> None:

@@ -51,6 +51,10 @@ def parse_size(value: object) -> int:
     return size
 
 
+SMALLEST_LIMIT = 64 * 1024
+"""Bytes. A smaller limit is a number without its unit."""
+
+
 def parse_limit(value: object) -> int | float:
     """A size above 0 in bytes, or "80%" as the fraction 0.8."""
     if isinstance(value, str) and (match := _QUANTITY.fullmatch(value.strip())) and match[2] == "%":
@@ -62,6 +66,8 @@ def parse_limit(value: object) -> int | float:
         size = parse_size(value)
     except ValueError as error:
         raise ValueError(f'{error}, or a share such as "80%"') from None
+    if 0 < size < SMALLEST_LIMIT:
+        raise ValueError(f'must be at least {SMALLEST_LIMIT} bytes, got {size}; write "4GiB", or "80%" for a share')
     return _above_zero(size)
 
 
