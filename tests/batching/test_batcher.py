@@ -185,6 +185,25 @@ async def test_a_latency_target_limits_the_rows_of_a_run(stage: Stage) -> None:
     assert max(replica.runs[8:]) == limit
 
 
+@staged(policy="adaptive", max_rows=16, target_p99=0.1)
+async def test_each_shape_group_has_run_times_of_its_own(stage: Stage) -> None:
+    replica = stage.replica()
+    for _ in range(6):
+        for group, seconds in (("short", 0.001), ("long", 0.020)):
+            stage.ask(1, group=group)
+            await stage.turn()
+            replica.finish(seconds)
+    for group, limit in (("long", 2), ("short", 16)):  # 2 t(n) <= 0.1 s; no more than max_rows
+        before = len(replica.runs)
+        for k in range(32):
+            stage.ask(k, group=group)
+        await stage.turn()
+        while replica.given:
+            replica.finish(replica.runs[-len(replica.given)] * (0.020 if group == "long" else 0.001))
+            await stage.turn()
+        assert max(replica.runs[before:]) == limit
+
+
 # ── who gets which rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

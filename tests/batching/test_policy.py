@@ -11,6 +11,7 @@ from wakeful.batching.policy import (
     POLICIES,
     ArrivalRate,
     CostModel,
+    GroupCosts,
     Limits,
     View,
     adaptive,
@@ -250,3 +251,18 @@ def test_expected_wait() -> None:
     assert expected_wait(18, 0.05, 1, costs, 9) == pytest.approx(0.25, rel=1e-3)
     assert expected_wait(18, 0.05, 2, costs, 9) == pytest.approx(0.15, rel=1e-3)
     assert expected_wait(18, -1.0, 0, costs, 9) == pytest.approx(0.2, rel=1e-3)
+
+
+def test_a_group_that_ran_too_rarely_is_taken_to_be_like_all() -> None:
+    costs = GroupCosts()
+    for _ in range(8):
+        costs.observe("short", 1, 0.001)
+    costs.observe("long", 1, 0.1)
+    assert costs.of("long") is costs.of("never seen") is costs.all
+    for _ in range(8):
+        costs.observe("long", 1, 0.1)
+    assert costs.of("short").estimate(1) == pytest.approx(0.001)
+    assert costs.of("long").estimate(1) == pytest.approx(0.1)
+    for group in range(GroupCosts.MOST):
+        costs.observe(group, 1, 0.001)
+    assert costs.of("short") is costs.all, "groups that are remembered are bounded"

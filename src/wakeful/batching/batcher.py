@@ -61,7 +61,8 @@ class Batcher:
         """True while the model drains: new requests wait in the room."""
         self.padder: Padder | None = None
         """Set where requests of unequal length may share a run."""
-        self.costs = policy.CostModel()
+        self._group_costs = policy.GroupCosts()
+        self.costs = self._group_costs.all
         self.rate = policy.ArrivalRate()
         self.limits = policy.Limits(settings.max_rows, settings.max_delay, settings.target_p99, settings.policy)
         """`max_rows` falls when a run ends out of memory."""
@@ -246,12 +247,13 @@ class Batcher:
                     self._owner.lane_idle(lane)
                 return
             now = monotonic()
-            due = self._due(self._view(lane, head), now, self.limits, self.costs, self.rate)
+            costs = self._group_costs.of(lane.queue.next_group)
+            due = self._due(self._view(lane, head), now, self.limits, costs, self.rate)
             if due > now:
                 if due < FOREVER:
                     lane.timer = self._loop.call_later(due - now, self._timer_fired, lane)
                 return
-            self._seal(lane, now)
+            self._seal(lane, now, policy.row_limit(self.limits, costs))
 
     def _view(self, lane: Lane, head: tuple[int, float]) -> policy.View:
         busy = idle = 0
@@ -270,7 +272,7 @@ class Batcher:
         head = lane.queue.head()
         if len(self.lanes) == 1 or lane.running:
             return head
-        while head is None or policy.worth_merging(head[0], self.costs):
+        while head is None or policy.worth_merging(head[0], self._group_costs.of(lane.queue.next_group)):
             longest = max(self.lanes, key=lambda other: len(other.queue))
             if longest is lane or not longest.running or not len(longest.queue):
                 break
@@ -283,9 +285,9 @@ class Batcher:
             head = lane.queue.head()
         return head
 
-    def _seal(self, lane: Lane, now: float) -> None:
+    def _seal(self, lane: Lane, now: float, max_rows: int) -> None:
         """Cut a batch, write it into a free slot and hand it to the replica."""
-        requests, dropped = lane.queue.take(self.row_limit, now)
+        requests, dropped = lane.queue.take(max_rows, now)
         for request in dropped:
             self._drop(request, now)
         if not requests:
@@ -336,7 +338,7 @@ class Batcher:
         batch = self._finish(lane, message.run)
         if batch is None:
             return
-        self.costs.observe(batch.rows, message.seconds)
+        self._group_costs.observe(batch.requests[0].group, batch.rows, message.seconds)
         self._stats.run_seconds.observe(message.seconds)
         self._pump(lane)
         try:
@@ -435,7 +437,8 @@ class Batcher:
         if not lane.running or lane.running[0][0] != run:
             return
         seconds = monotonic() - lane.since
-        left = policy.longest_run(lane.running[0][1].rows, self.costs) - seconds
+        batch = lane.running[0][1]
+        left = policy.longest_run(batch.rows, self._group_costs.of(batch.requests[0].group)) - seconds
         if left > 0:
             self._loop.call_later(left, self._doubt, lane, run)
         else:

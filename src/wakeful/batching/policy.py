@@ -7,7 +7,7 @@ A batch is cut late: while a replica runs, the next batch gathers for free, so o
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -18,7 +18,7 @@ NOW = 0.0
 
 
 class CostModel:
-    """Run time of a batch, t(rows) = fixed + per_row * rows seconds, learnt from the runs of one model and shape group.
+    """Run time of a batch, t(rows) = fixed + per_row * rows seconds, learnt from the runs of one model, or of one of its shape groups.
 
     Exponentially weighted least squares over means and (co)variances (West 1979), which do not cancel as raw sums would. Where the row counts
     hardly differ, the slope cannot be seen and stays what it was; at first that is "everything is per row", which never makes a
@@ -75,6 +75,34 @@ class CostModel:
         slope = (self._covariance + inertia * known_slope) / (self._variance + inertia)
         self.per_row = min(max(slope, 0.0), through_origin)
         self.fixed = max(self._mean_seconds - self.per_row * self._mean_rows, 0.0)
+
+
+class GroupCosts:
+    """The runs of one model by shape group: long texts take longer than short ones. A group that has run too rarely is taken to be like all."""
+
+    __slots__ = ("all", "_groups")
+
+    MOST = 256
+    """Groups that are remembered; callers may send any number of shapes."""
+
+    def __init__(self) -> None:
+        self.all = CostModel()
+        self._groups: dict[Hashable, CostModel] = {}
+
+    def of(self, group: Hashable) -> CostModel:
+        """The best that is known of a group's runs."""
+        own = self._groups.get(group)
+        return own if own is not None and own.known else self.all
+
+    def observe(self, group: Hashable, rows: int, seconds: float) -> None:
+        """Learn from a run that went well."""
+        self.all.observe(rows, seconds)
+        own = self._groups.get(group)
+        if own is None:
+            if len(self._groups) >= self.MOST:
+                self._groups.clear()
+            own = self._groups[group] = CostModel()
+        own.observe(rows, seconds)
 
 
 class ArrivalRate:

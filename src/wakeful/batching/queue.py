@@ -69,6 +69,11 @@ class BatchQueue:
         group = self._head or self._find_head()
         return (ALONE if group.key is None else group.rows), group.requests[0].arrived
 
+    @property
+    def next_group(self) -> Hashable:
+        """The group of the oldest request; None also where nothing waits."""
+        return (self._head or self._find_head()).key if self._size else None
+
     def take(self, max_rows: int, now: float = -FOREVER) -> tuple[list[InferRequest], list[InferRequest]]:
         """Take the next batch: whole requests of the oldest's group in order, at least one, together at most `max_rows` if more than one.
 
