@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Coroutine
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -62,9 +63,10 @@ class App:
         self.knowledge = Knowledge(settings.cache.directory)
         self.cache = PreparedCache(settings.cache.directory, settings.cache.limit)
         machine = budget.read_memory()
+        self._group_kill = budget.group_kill()
         self.supervisor = Supervisor(
             budget.resolve_budget(settings.memory.limit, machine), settings.memory.max_loaded_models, budget.read_memory, self.events,
-            budget.margin(machine, budget.group_kill() is not None),
+            budget.margin(machine, self._group_kill is not None),
         )
         self.cores = usable_cores(budget.cpu_quota(), len(os.sched_getaffinity(0)))
         self.processes = Processes(lambda: budget.oom_kills() or 0, self._nursery_lost)
@@ -141,8 +143,8 @@ class App:
         """What the configuration says and probably does not mean, and what it asks for in vain."""
         for problem in self.settings.warnings:
             self.events.emit("config", "", problem.render(), code=problem.code, key=problem.key)
-        if why := budget.group_kill():
-            text = f"if the kernel kills one model's process for memory, it ends this daemon too, so more is left free: {why}"
+        if self._group_kill:
+            text = f"if the kernel kills one model's process for memory, it ends this daemon too, so more is left free: {self._group_kill}"
             self.events.emit("config", "", text, margin=self.supervisor.margin)
         port = self.settings.server.grpc_port
         if port is not None:
@@ -197,8 +199,9 @@ async def _alone(coroutine: Coroutine[Any, Any, None]) -> None:
         log.exception("a task of the daemon has failed")
 
 
+@cache
 def library_of(backend: str) -> str:
-    """Name and version of a backend's library, without importing it."""
+    """Name and version of a backend's library, without importing it. Looking it up takes a walk through the installed packages."""
     for distribution in DISTRIBUTIONS[backend]:
         try:
             return f"{distribution} {metadata.version(distribution)}"

@@ -172,7 +172,7 @@ class Supervisor:
     def relieve(self, model: str) -> bool:
         """Memory has run out although the sums said otherwise: evict the least recently used idle replica of another model, if there is one."""
         now = monotonic()
-        candidates = [candidate._replace(min_residency=0.0) for candidate in self._candidates(model, now)]
+        candidates = [candidate._replace(min_residency=0.0) for candidate in self._candidates(model)]
         decision = eviction.plan(1, 0, candidates, now)
         if isinstance(decision, Refusal):
             return False
@@ -184,7 +184,7 @@ class Supervisor:
 
     def _try(self, tenant: Tenant) -> None:
         now = monotonic()
-        candidates = self._candidates(tenant.model, now)
+        candidates = self._candidates(tenant.model)
         free = headroom(self.budget, self.expected, self._read_memory().available + self.resident - self.expected, self.margin)
         most = free + _movable(candidates)
         need = min(tenant.bytes, max(tenant.least, most))
@@ -192,7 +192,7 @@ class Supervisor:
         if isinstance(room, Refusal):
             self._refuse_or_wait(tenant, room, possible=need <= most)
             return
-        victims = dict.fromkeys(self._of(room.victims), "lru")
+        victims: dict[Tenant, UnloadReason] = dict.fromkeys(self._of(room.victims), "lru")
         if self.max_loaded is not None and not tenant.standing().pinned:
             units = [candidate._replace(bytes=1, shared=0) for candidate in candidates if candidate not in room.victims]
             place = self._plan(tenant, 1, self.max_loaded - self.loaded + len(room.victims), units, now, None)
@@ -207,7 +207,7 @@ class Supervisor:
         tenant.bytes = need
         tenant.promised = True
         for victim, reason in victims.items():
-            self._evict(victim, tenant.model, "capacity" if reason == "capacity" else "lru", room.reason)
+            self._evict(victim, tenant.model, reason, room.reason)
         self._keep_promises()
 
     def _keep_promises(self) -> None:
@@ -244,7 +244,7 @@ class Supervisor:
         elif refusal.retry_at is not None:
             self._look_at(refusal.retry_at)
 
-    def _candidates(self, model: str, now: float) -> list[Candidate]:
+    def _candidates(self, model: str) -> list[Candidate]:
         candidates = []
         for tenant in self._tenants:
             if tenant.model != model and not tenant.going:

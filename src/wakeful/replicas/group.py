@@ -186,9 +186,7 @@ class ReplicaGroup:
 
     def sweep(self) -> None:
         """End the replicas that have been idle for long enough, and look again when the next one could be."""
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
-            self._sweep_timer = None
+        self.cancel_sweep()
         now = monotonic()
         life = self.settings.life
         alive = {replica.index: replica for replica in self.replicas if replica.state not in (State.DRAINING, State.DEAD)}
