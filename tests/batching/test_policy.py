@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from wakeful.batching.policy import (
     NEVER,
     POLICIES,
+    TRIAL,
     ArrivalRate,
     CostModel,
     GroupCosts,
     Limits,
     View,
     adaptive,
+    cut,
     expected_wait,
     row_limit,
     timer,
@@ -216,16 +218,54 @@ def test_arrival_rate_follows_and_fades() -> None:
 @given(fixed=st.floats(0.0, 0.1), per_row=st.floats(1e-5, 0.1), max_rows=st.integers(1, 64), target=st.floats(1e-3, 2.0))
 def test_row_limit_is_the_largest_that_keeps_the_target(fixed: float, per_row: float, max_rows: int, target: float) -> None:
     costs = learnt(fixed, per_row)
-    n = row_limit(Limits(max_rows, 0.01, target), costs)
+    n = row_limit(Limits(max_rows, 0.01, target, "timer"), costs)
     assert 1 <= n <= max_rows
     assert n == 1 or 2 * costs.estimate(n) <= target * (1 + 1e-9)
     assert n == max_rows or 2 * costs.estimate(n + 1) > target * (1 - 1e-9)
+    assert row_limit(Limits(max_rows, 0.01, target), costs) <= n
 
 
 def test_without_target_or_knowledge_the_configured_limit_holds() -> None:
     assert row_limit(Limits(16), learnt(1.0, 1.0)) == 16
     assert row_limit(Limits(16, target_p99=0.001), CostModel()) == 16
     assert row_limit(Limits(16, target_p99=1.0), learnt(0.1, 0.0)) == 16
+
+
+def test_a_run_holds_no_more_than_pays() -> None:
+    """A hundred times fixed / per_row: with 0.5 ms and 1 ms, 50 rows."""
+    assert row_limit(Limits(1000), learnt(0.0005, 0.001)) == pytest.approx(50, abs=1)
+    assert row_limit(Limits(1000), learnt(0.0, 0.001)) == 16
+    assert row_limit(Limits(8), learnt(0.0, 0.001)) == 8
+    assert row_limit(Limits(1000), learnt(0.001, 0.0)) == 1000
+    assert row_limit(Limits(1000), CostModel()) == 16
+    assert row_limit(Limits(1000, policy="timer"), learnt(0.0005, 0.001)) == 1000
+
+
+def test_a_batch_is_cut_where_waiting_for_those_behind_costs_more_than_a_further_run() -> None:
+    costs, limits = learnt(0.0006, 0.0044), Limits(64)
+    assert costs.runs % 32
+    assert cut(1, limits, costs, 10.0, 1) >= 1
+    assert cut(10, limits, costs, 20.0, 1) == 2  # sqrt(0.8 * 10 * 0.6 / 4.4 / (1 - 0.088)) = 1.1
+    assert cut(10, limits, costs, 200.0, 1) == 4  # at a load of 88 % runs have to be larger
+    assert cut(10, limits, costs, 200.0, 2) == 2  # and two replicas carry half of it each
+    assert cut(10, limits, costs, 1e9, 1) == 5  # no more than at 95 %
+    assert cut(10, limits, learnt(0.0, 0.005), 200.0, 1) == 1
+    assert cut(10, limits, learnt(0.004, 0.00025), 200.0, 1) >= 10
+    assert cut(1000, limits, learnt(0.004, 0.00025), 200.0, 1) == 64
+    assert cut(10, Limits(64, policy="timer"), costs, 20.0, 1) == 64
+
+
+def test_nothing_is_cut_before_runs_of_several_sizes_have_been_seen_and_now_and_then_one_is_larger() -> None:
+    costs = CostModel()
+    for _ in range(31):
+        costs.observe(1, 0.005)
+    assert cut(10, Limits(64), costs, 20.0, 1) == 16, "one row count does not tell the fixed part"
+    for rows in (2, 1, 2, 1):
+        costs.observe(rows, 0.005 * rows)
+    assert cut(10, Limits(64), costs, 20.0, 1) == 1
+    while costs.runs % TRIAL:
+        costs.observe(1, 0.005)
+    assert cut(10, Limits(64), costs, 20.0, 1) == 4
 
 
 @pytest.mark.parametrize("policy", POLICIES)

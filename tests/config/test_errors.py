@@ -188,7 +188,7 @@ error[wrong-value]: `threads` must be a whole number from 1 to 1024, or "auto", 
   --> models.toml:9:1
 9 | threads = -1
   | ^^^^^^^
-warning[conflict]: max_batch_size 16 is above queue_limit 4: requests of one row can never fill a batch
+warning[conflict]: max_batch_size 64 is above queue_limit 4: requests of one row can never fill a batch
   --> models.toml:8:1
 8 | queue_limit = 4
   | ^^^^^^^^^^^

@@ -84,7 +84,7 @@ def test_the_listing(daemon: Daemon, client: SnoozeClient) -> None:
     assert asleep.state is ModelState.IDLE
     assert not asleep.is_loaded
     assert asleep.onnx_path.endswith("asleep.onnx")
-    assert (asleep.idle_timeout_secs, asleep.max_batch_size, asleep.max_batch_delay_ms) == (300, 16, 10)
+    assert (asleep.idle_timeout_secs, asleep.max_batch_size, asleep.max_batch_delay_ms) == (300, 64, 10)
     assert (asleep.last_accessed_secs_ago, asleep.memory_bytes, asleep.pinned, asleep.description) == (0, 0, False, None)
     assert models["merging"].max_batch_delay_ms == 50
     assert models["org/ident"].description == "a name with a slash"

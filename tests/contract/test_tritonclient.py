@@ -111,7 +111,7 @@ def test_load_unload_and_the_index(client: triton.InferenceServerClient) -> None
     assert client.is_model_ready("two_inputs")
     assert client.is_model_ready("two_inputs", "1")
     assert index_row(client, "two_inputs")["state"] == "READY"
-    assert client.get_model_config("two_inputs")["max_batch_size"] == 16
+    assert client.get_model_config("two_inputs")["max_batch_size"] == 64
     client.load_model("two_inputs")
     client.unload_model("two_inputs", unload_dependents=True)
     assert not client.is_model_ready("two_inputs")

@@ -253,7 +253,7 @@ class Batcher:
                 if due < FOREVER:
                     lane.timer = self._loop.call_later(due - now, self._timer_fired, lane)
                 return
-            self._seal(lane, now, policy.row_limit(self.limits, costs))
+            self._seal(lane, now, policy.cut(head[0], self.limits, costs, self.rate.rate(now), len(self.lanes)))
 
     def _view(self, lane: Lane, head: tuple[int, float]) -> policy.View:
         busy = idle = 0

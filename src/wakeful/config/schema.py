@@ -143,7 +143,7 @@ class PadTable(Table):
 class TuningTable(Table):
     """Keys that work in [defaults] for all models and in [[models]] for one."""
 
-    max_batch_size: int = setting(16, "most rows in one run; reaching it sends the batch at once", unit="rows", ge=1, le=1_000_000)
+    max_batch_size: int = setting(64, "most rows in one run; reaching it sends the batch at once", unit="rows", ge=1, le=1_000_000)
     max_batch_delay_ms: float = setting(
         10.0, "longest time that the oldest request waits for company; `max_delay_ms` is understood too", unit="ms", ge=0, le=600_000,
         validation_alias=AliasChoices("max_batch_delay_ms", "max_delay_ms"),

@@ -24,7 +24,7 @@ class Padding:
 class BatchingSettings:
     policy: Literal["adaptive", "timer"] = "adaptive"
     merge: Literal["auto", "on", "off"] = "auto"
-    max_rows: int = 16
+    max_rows: int = 64
     """max_batch_size: rows of axis 0 in one run."""
     max_delay: float = 0.010
     """Seconds that the oldest row may wait for company."""
