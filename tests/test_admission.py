@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from wakeful.admission import admit
-from wakeful.batching.policy import CostModel
+from wakeful.admission import LONE_RUNS, admit
+from wakeful.batching.policy import Allowance, CostModel, Prospect
 from wakeful.config.settings import AdmissionSettings, BatchingSettings, ModelSettings
 from wakeful.errors import Overloaded
 from wakeful.inference import FOREVER, InferRequest
 
 NOW = 100.0
+CROWD = LONE_RUNS + 1
 
 
 def request(seconds: float = FOREVER) -> InferRequest:
@@ -23,13 +24,12 @@ def model(target_p99: float | None = None, **admission: Any) -> ModelSettings:
     return ModelSettings("m", Path("m.onnx"), batching=BatchingSettings(target_p99=target_p99), admission=AdmissionSettings(**admission))
 
 
-def batcher(waiting: int, wait: float = 0.0, run: float = 0.0) -> Any:
+def batcher(waiting: int, wait: float = 0.0, run: float = 0.0, *, busy: bool = True) -> Any:
     """A queue of so many requests, where one that arrives now begins after `wait` seconds, and a run takes `run` seconds."""
     costs = CostModel()
     for _ in range(CostModel.MIN_RUNS):
         costs.observe(1, run)
-    limits = SimpleNamespace(max_rows=16)
-    return SimpleNamespace(waiting=waiting, limits=limits, row_limit=16, costs=costs, expected_wait=lambda: wait)
+    return SimpleNamespace(waiting=waiting, busy=busy, costs=costs, allowance=Allowance(), prospect=lambda _: Prospect(wait, wait + run))
 
 
 def test_a_model_gives_each_request_its_timeout_unless_the_caller_is_in_more_of_a_hurry() -> None:
@@ -49,15 +49,18 @@ def test_a_full_queue_refuses_at_once_and_says_when_half_of_it_is_done() -> None
 
 
 def test_who_cannot_be_answered_in_time_does_not_wait_for_it() -> None:
-    crowded = batcher(17, wait=3.0, run=0.5)
+    crowded = batcher(CROWD, wait=3.0, run=0.5)
     admit(request(4.0), model(), crowded)
     with pytest.raises(Overloaded, match=r"would need 3.500 s for this request, more than its deadline leaves"):
         admit(request(3.2), model(), crowded)
 
 
-def test_a_short_queue_is_not_weighed() -> None:
-    """Asking costs time on every request; where less than one run waits, the answer would be in time anyway, or nobody knows."""
-    admit(request(0.1), model(), batcher(16, wait=3.0))
+def test_a_short_queue_is_weighed_only_by_who_is_in_a_hurry() -> None:
+    """Asking costs time on every request; where little waits and runs are short, the answer is in time anyway, or nobody knows."""
+    admit(request(1.0), model(), batcher(16, wait=3.0, run=0.01))
+    with pytest.raises(Overloaded):
+        admit(request(0.5), model(), batcher(16, wait=3.0, run=0.01))
+    admit(request(0.5), model(), batcher(16, wait=0.3, run=0.01))
 
 
 def test_a_latency_target_refuses_even_behind_a_short_queue() -> None:
@@ -65,3 +68,20 @@ def test_a_latency_target_refuses_even_behind_a_short_queue() -> None:
     admit(request(), model(target_p99=0.5), late)
     with pytest.raises(Overloaded, match=r"would need 0.400 s for this request, over target_p99_ms \(350\)"):
         admit(request(), model(target_p99=0.35), late)
+
+
+def test_promises_that_were_not_kept_make_admission_careful() -> None:
+    late = batcher(1, wait=0.3, run=0.1)
+    for _ in range(30):
+        late.allowance.observe(in_time=False)
+    with pytest.raises(Overloaded):
+        admit(request(), model(target_p99=0.5), late)
+
+
+def test_an_idle_model_is_tried_whatever_is_thought_of_it() -> None:
+    """Else one that was slow at first would be refused for ever, and nobody would see that it has become fast."""
+    idle = batcher(0, run=2.0, busy=False)
+    admit(request(), model(target_p99=0.5), idle)
+    admit(request(1.0), model(), idle)
+    with pytest.raises(Overloaded):
+        admit(request(), model(target_p99=0.5), batcher(0, run=2.0))

@@ -5,25 +5,30 @@ from wakeful.config.settings import ModelSettings
 from wakeful.errors import Overloaded
 from wakeful.inference import InferRequest
 
+LONE_RUNS = 64
+"""Who can wait for so many runs of one row, and finds no more waiting, is not weighed: asking costs time on every request."""
+
 
 def admit(request: InferRequest, settings: ModelSettings, batcher: Batcher) -> None:
     """Raise Overloaded when the queue is full, or when the request cannot be answered in time as far as run times are known."""
-    limits = settings.admission
+    limits, target = settings.admission, settings.batching.target_p99
     request.deadline = min(request.deadline, request.arrived + limits.request_timeout)
     waiting = batcher.waiting
-    target = settings.batching.target_p99
-    if waiting <= batcher.limits.max_rows and target is None and waiting < limits.queue_limit:
-        return
     if waiting >= limits.queue_limit:
         raise Overloaded(
-            f"model {settings.id} has {waiting} requests waiting, its queue_limit", retry_after=batcher.expected_wait() / 2, unstarted=True
+            f"model {settings.id} has {waiting} requests waiting, its queue_limit", retry_after=batcher.prospect(1).wait / 2, unstarted=True
         )
-    needed = batcher.expected_wait() + batcher.costs.estimate(min(request.rows, batcher.row_limit))
-    if request.arrived + needed > request.deadline:
+    left = request.deadline - request.arrived
+    if target is None and waiting <= LONE_RUNS and batcher.costs.estimate(1) * LONE_RUNS < left:
+        return
+    if not waiting and not batcher.busy:  # what is known may be wrong or old, and without a run nobody would ever see
+        return
+    needed = batcher.prospect(request.rows).ends
+    if needed > left:
         raise Overloaded(
             f"model {settings.id} would need {needed:.3f} s for this request, more than its deadline leaves", retry_after=needed, unstarted=True
         )
-    if target is not None and needed > target:
+    if target is not None and needed > target * batcher.allowance.share:
         raise Overloaded(
             f"model {settings.id} would need {needed:.3f} s for this request, over target_p99_ms ({target * 1000:g})",
             retry_after=needed, unstarted=True,

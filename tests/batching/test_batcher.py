@@ -828,15 +828,86 @@ async def test_a_replica_that_becomes_idle_takes_over_what_waits_for_another(sta
 
 @staged(max_rows=4)
 async def test_the_expected_wait_follows_from_what_was_learnt(stage: Stage) -> None:
-    assert stage.batcher.expected_wait() == 0.0, "no replica, nothing known"
+    assert stage.batcher.prospect(1).wait == 0.0, "no replica, nothing known"
     replica = stage.replica()
     for _ in range(20):
         stage.ask(1, 2, 3, 4)
         await stage.turn()
         replica.finish(seconds=0.5)
-    assert stage.batcher.expected_wait() == 0.0
+    assert stage.batcher.prospect(1).wait == 0.0
     for _ in range(6):
         stage.ask(1, 2, 3, 4)
     await stage.turn()  # two with the replica, four wait
-    assert 2.5 < stage.batcher.expected_wait() < 3.5
+    assert 2.5 < stage.batcher.prospect(1).wait < 3.5
     await stage.serve()
+
+
+async def _taught(stage: Stage, per_row: float) -> Double:
+    """A replica whose batcher has learnt what its runs take."""
+    replica = stage.replica()
+    for _ in range(8):
+        stage.ask(1, 2, 3, 4)
+        stage.ask(1, 2, group="other")
+        await stage.turn()
+        for rows in (4, 2):
+            replica.finish(per_row * rows)
+            await stage.turn()
+    return replica
+
+
+@staged(policy="adaptive", max_rows=4)
+async def test_a_batch_is_so_small_that_its_first_member_is_in_time(stage: Stage) -> None:
+    replica = await _taught(stage, per_row=0.1)
+    before = len(replica.runs)
+    for k in range(4):
+        stage.ask(k)
+    await stage.turn()
+    for k in range(3):
+        stage.ask(k, seconds=0.35)
+    await stage.wait(0.1)
+    replica.finish(0.4)
+    await stage.serve()
+    assert replica.runs[before:] == [4, 2, 1], "0.25 s are left"
+    assert [request.values for request in stage.asked[-3:]] == [[0], [1], [2]]
+
+
+@staged(policy="adaptive", max_rows=4)
+async def test_a_request_that_cannot_be_in_time_costs_no_run(stage: Stage) -> None:
+    replica = await _taught(stage, per_row=0.1)
+    before = len(replica.runs)
+    stage.ask(0)
+    await stage.turn()
+    hopeless, patient = stage.ask(1, seconds=0.15), stage.ask(2, seconds=5.0)
+    await stage.wait(0.1)
+    replica.finish(0.1)
+    await stage.turn()
+    assert hopeless.error.code == "timeout"
+    assert hopeless.error.unstarted
+    await stage.serve()
+    assert patient.values == [2]
+    assert replica.runs[before:] == [1, 1]
+
+
+@staged(policy="adaptive", max_rows=4)
+async def test_an_estimate_that_says_nobody_is_in_time_is_tried(stage: Stage) -> None:
+    replica = await _taught(stage, per_row=10.0)
+    asked = [stage.ask(k, seconds=1.0) for k in range(3)]
+    await stage.turn()
+    assert [len(request.told) for request in asked] == [1, 1, 0]
+    replica.finish(0.001)
+    await stage.turn()
+    assert asked[2].values == [2]
+
+
+@staged(policy="adaptive", max_rows=4, target_p99=1.0)
+async def test_who_misses_the_target_makes_room_for_those_behind(stage: Stage) -> None:
+    replica = await _taught(stage, per_row=0.1)
+    stage.ask(0)
+    await stage.turn()
+    late = [stage.ask(k) for k in range(3)]
+    await stage.wait(0.95)
+    fresh = [stage.ask(k) for k in range(6)]
+    replica.finish(0.1)
+    await stage.serve()
+    assert {request.error.code for request in late} == {"overloaded"}
+    assert [request.values for request in fresh] == [[k] for k in range(6)]

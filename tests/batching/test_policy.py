@@ -10,6 +10,7 @@ from wakeful.batching.policy import (
     NEVER,
     POLICIES,
     TRIAL,
+    Allowance,
     ArrivalRate,
     CostModel,
     GroupCosts,
@@ -17,9 +18,12 @@ from wakeful.batching.policy import (
     View,
     adaptive,
     cut,
-    expected_wait,
+    fitting,
+    prospect,
+    remaining,
     row_limit,
     timer,
+    too_late,
     worth_merging,
 )
 
@@ -284,13 +288,56 @@ def test_merging_is_worth_it_while_the_fixed_part_outweighs_the_rows() -> None:
     assert not worth_merging(0, CostModel())
 
 
-def test_expected_wait() -> None:
+def test_who_arrives_now_waits_for_full_runs_and_shares_its_own() -> None:
+    costs = learnt(0.010, 0.010)  # nine rows take 0.1 s
+    assert prospect(1, 0, [0.0], 9, 0.0, costs) == pytest.approx((0.0, 0.020), rel=1e-3)
+    assert prospect(1, 8, [0.05], 9, 0.0, costs) == pytest.approx((0.05, 0.15), rel=1e-3)
+    assert prospect(1, 18, [0.05], 9, 0.0, costs) == pytest.approx((0.25, 0.27), rel=1e-3)
+    assert prospect(1, 18, [0.05], 9, 20.0, costs) == pytest.approx((0.25, 0.32), rel=1e-3), "five more come before it begins"
+    assert prospect(1, 18, [0.05], 9, 1e6, costs) == pytest.approx((0.25, 0.35), rel=1e-3), "no more than a full run"
+    assert prospect(1, 18, [0.05, 0.08], 9, 0.0, costs) == pytest.approx((0.15, 0.17), rel=1e-3)
+    assert prospect(1, 9, [0.08, 0.0], 9, 0.0, costs) == pytest.approx((0.08, 0.10), rel=1e-3)
+    assert prospect(20, 0, [0.0], 9, 0.0, costs) == pytest.approx((0.0, 0.3), rel=1e-3), "in three parts"
+
+
+def test_a_run_that_should_have_ended_takes_a_little_more() -> None:
     costs = learnt(0.010, 0.010)
-    assert expected_wait(0, 0.0, 1, costs, 9) == 0.0
-    assert expected_wait(8, 0.05, 1, costs, 9) == pytest.approx(0.05)
-    assert expected_wait(18, 0.05, 1, costs, 9) == pytest.approx(0.25, rel=1e-3)
-    assert expected_wait(18, 0.05, 2, costs, 9) == pytest.approx(0.15, rel=1e-3)
-    assert expected_wait(18, -1.0, 0, costs, 9) == pytest.approx(0.2, rel=1e-3)
+    assert remaining(9, 0.0, costs) == pytest.approx(0.1, rel=1e-3)
+    assert remaining(9, 0.04, costs) == pytest.approx(0.06, rel=1e-3)
+    assert remaining(9, 0.5, costs) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_admission_promises_less_where_promises_are_not_kept() -> None:
+    allowance = Allowance()
+    for _ in range(50):
+        allowance.observe(in_time=True)
+    assert allowance.share == 1.0
+    for k in range(1000):
+        allowance.observe(in_time=k % 10 > 0)
+    assert allowance.share == pytest.approx(0.4, abs=0.1)
+    for _ in range(10_000):
+        allowance.observe(in_time=False)
+    assert allowance.share == Allowance.LEAST
+    for _ in range(20_000):
+        allowance.observe(in_time=True)
+    assert allowance.share == 1.0
+
+
+def test_a_run_is_so_large_that_the_first_of_its_members_is_in_time() -> None:
+    costs = learnt(0.010, 0.010)
+    assert fitting(16, 0.101, costs) == 9
+    assert fitting(16, 1.0, costs) == fitting(16, math.inf, costs) == 16
+    assert fitting(16, 0.021, costs) == 1
+    assert fitting(16, 0.019, costs) == 16, "not even alone: it is not run at all"
+    assert fitting(16, 0.019, CostModel()) == 16
+
+
+def test_who_would_be_served_in_vain() -> None:
+    costs, patient, keen = learnt(0.010, 0.010), Limits(16), Limits(16, target_p99=0.1)
+    assert too_late(5.0, patient, CostModel()) == (5.0, -math.inf)
+    assert too_late(5.0, patient, costs) == pytest.approx((5.02, -math.inf), rel=1e-3)
+    assert too_late(5.0, keen, costs) == pytest.approx((5.02, 4.92), rel=1e-3)
+    assert too_late(5.0, Limits(16, target_p99=0.015), costs)[1] == -math.inf, "nobody can make such a target"
 
 
 def test_a_group_that_ran_too_rarely_is_taken_to_be_like_all() -> None:

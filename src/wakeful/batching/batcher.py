@@ -17,7 +17,7 @@ from wakeful.batching.queue import BatchQueue
 from wakeful.batching.settling import Settler
 from wakeful.clock import monotonic
 from wakeful.config.settings import BatchingSettings
-from wakeful.errors import BY_CODE, ExecutionFailed, OutOfMemory, TimedOut, WakefulError
+from wakeful.errors import BY_CODE, ExecutionFailed, OutOfMemory, Overloaded, TimedOut, WakefulError
 from wakeful.inference import FOREVER, InferRequest
 from wakeful.runtime.messages import Done, Failed
 from wakeful.telemetry.metrics import ModelStats
@@ -64,6 +64,7 @@ class Batcher:
         self._group_costs = policy.GroupCosts()
         self.costs = self._group_costs.all
         self.rate = policy.ArrivalRate()
+        self.allowance = policy.Allowance()
         self.limits = policy.Limits(settings.max_rows, settings.max_delay, settings.target_p99, settings.policy)
         """`max_rows` falls when a run ends out of memory."""
         self._due = policy.POLICIES[settings.policy]
@@ -186,14 +187,23 @@ class Batcher:
                 for request in batch.requests:
                     self._refuse(request, error)
 
-    def expected_wait(self) -> float:
-        """Seconds until a request that arrives now would begin, as far as run times are known."""
-        lanes = self.lanes
-        if not lanes or not self.costs.known:
-            return 0.0
-        rows = sum(lane.queue.rows for lane in lanes)
-        remaining = sum(self.costs.estimate(batch.rows) for lane in lanes for _, batch in lane.running) / len(lanes)
-        return policy.expected_wait(rows, remaining, len(lanes), self.costs, self.row_limit)
+    def prospect(self, rows: int) -> policy.Prospect:
+        """What a request that arrives now has to expect, as far as run times are known."""
+        lanes, costs = self.lanes, self.costs
+        if not lanes or not costs.known:
+            return policy.Prospect(0.0, 0.0)
+        now = monotonic()
+        ahead, free = 0, []
+        for lane in lanes:
+            ahead += lane.queue.rows
+            left, elapsed = 0.0, now - lane.since
+            for _, batch in lane.running:
+                left += policy.remaining(batch.rows, elapsed, costs)
+                elapsed = 0.0
+            free.append(left)
+        arriving = self.rate.rate(now)
+        each = policy.cut(ahead + rows, self.limits, costs, arriving, len(lanes))
+        return policy.prospect(rows, ahead, free, each, arriving, costs)
 
     # ── arrivals ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -253,7 +263,7 @@ class Batcher:
                 if due < FOREVER:
                     lane.timer = self._loop.call_later(due - now, self._timer_fired, lane)
                 return
-            self._seal(lane, now, policy.cut(head[0], self.limits, costs, self.rate.rate(now), len(self.lanes)))
+            self._seal(lane, now, policy.cut(head[0], self.limits, costs, self.rate.rate(now), len(self.lanes)), costs)
 
     def _view(self, lane: Lane, head: tuple[int, float]) -> policy.View:
         busy = idle = 0
@@ -285,11 +295,9 @@ class Batcher:
             head = lane.queue.head()
         return head
 
-    def _seal(self, lane: Lane, now: float, max_rows: int) -> None:
+    def _seal(self, lane: Lane, now: float, max_rows: int, costs: policy.CostModel) -> None:
         """Cut a batch, write it into a free slot and hand it to the replica."""
-        requests, dropped = lane.queue.take(max_rows, now)
-        for request in dropped:
-            self._drop(request, now)
+        requests = self._take(lane, now, max_rows, costs)
         if not requests:
             return
         rows = 0
@@ -316,6 +324,27 @@ class Batcher:
         for request in requests:
             observe(now - request.arrived)
         lane.replica.run(self._runs, slot, end, inputs)
+
+    def _take(self, lane: Lane, now: float, max_rows: int, costs: policy.CostModel) -> list[InferRequest]:
+        """The members of the next run: so many that the first of them is in time, and none that cannot be."""
+        first = lane.queue.first()
+        if first is None:
+            return []
+        deadline, since = policy.too_late(now, self.limits, costs)
+        if lane.queue.rows <= max_rows:
+            since = -FOREVER  # nobody behind them is served sooner without them
+        requests, dropped = lane.queue.take(policy.fitting(max_rows, first.deadline - now, costs), deadline, since)
+        if not requests:  # the estimate may be wrong, and only a run can show that
+            last = next((i for i in range(len(dropped) - 1, -1, -1) if not dropped[i].left and dropped[i].deadline > now), None)
+            requests = [] if last is None else [dropped.pop(last)]
+        for request in dropped:
+            if request.left or request.deadline <= now:
+                self._drop(request, now)
+            elif request.deadline <= deadline:
+                self._refuse(request, TimedOut(f"its deadline leaves {request.deadline - now:.3f} s, less than a run takes", unstarted=True))
+            else:
+                self._refuse(request, Overloaded("it would be answered later than target_p99_ms", retry_after=costs.estimate(1), unstarted=True))
+        return requests
 
     # ── answers in ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -357,6 +386,10 @@ class Batcher:
             log.error("the outputs of a run of %d requests cannot be given to its callers: %s", len(batch.requests), error)
             self._retry_alone(batch.requests, error if isinstance(error, WakefulError) else ExecutionFailed(f"unreadable outputs: {error}"))
         lane.free.append(batch.slot)
+        if self.limits.target_p99 is not None:
+            since = monotonic() - self.limits.target_p99
+            for request in batch.requests:
+                self.allowance.observe(request.arrived >= since)
         if len(lane.queue):
             self._pump(lane)
 

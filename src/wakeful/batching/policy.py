@@ -8,7 +8,7 @@ How many rows a run may hold at most is `row_limit`; how many of those that wait
 """
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -293,11 +293,78 @@ def longest_run(rows: int, costs: CostModel) -> float:
     return max(PATIENCE, FAR_BEYOND * costs.estimate(rows)) if costs.known else PATIENCE_UNKNOWN
 
 
-def expected_wait(queued_rows: int, in_flight_remaining: float, replicas: int, costs: CostModel, row_limit: int) -> float:
-    """Seconds until a row that arrives now begins to run, behind `queued_rows` others of its model.
+class Prospect(NamedTuple):
+    """What a request that arrives now has to expect, in seconds."""
 
-    `in_flight_remaining` is how long until the first of the `replicas` is free. Full runs are assumed: the queue that makes anybody
-    ask is long enough for them.
+    wait: float
+    """Until it begins to run."""
+    ends: float
+    """Until it is answered."""
+
+
+def prospect(rows: int, ahead: int, free: Sequence[float], each: int, arriving: float, costs: CostModel) -> Prospect:
+    """What `rows` more rows have to expect behind `ahead` others of their model.
+
+    `free`: in how many seconds each replica has ended what it was given; runs have `each` rows. Its run is not its own: who comes before
+    it begins, and finds room, shares it.
     """
-    runs_ahead = queued_rows // max(row_limit, 1)
-    return max(in_flight_remaining, 0.0) + runs_ahead * costs.estimate(row_limit) / max(replicas, 1)
+    runs, before = divmod(ahead, each)
+    replicas = len(free)
+    rounds, turn = divmod(runs, replicas)
+    full = costs.estimate(each)
+    wait = sorted(free)[turn] + rounds * full
+    if rows > each:
+        return Prospect(wait, wait + math.ceil(rows / each) * full)
+    shared = min(before + rows + int(arriving * wait), each)
+    return Prospect(wait, wait + costs.estimate(shared))
+
+
+def remaining(rows: int, elapsed: float, costs: CostModel) -> float:
+    """Seconds that a run will still take. One that should have ended takes a tenth more, again and again."""
+    whole = costs.estimate(rows)
+    return max(whole - elapsed, 0.1 * whole)
+
+
+class Allowance:
+    """How much of the latency target admission may promise: all of it, less where promises were not kept.
+
+    The share falls with each answer that came too late and rises with each that came in time, by so much less that both weigh the same at
+    one late answer in a hundred. So noise of the machine, and what no estimate knows of, have their room.
+    """
+
+    __slots__ = ("share",)
+
+    FALL = 0.01
+    RISE = FALL / 99.0
+    LEAST = 0.3
+
+    def __init__(self) -> None:
+        self.share = 1.0
+
+    def observe(self, in_time: bool) -> None:
+        """Learn from an answer."""
+        if in_time:
+            self.share = min(self.share * (1.0 + self.RISE), 1.0)
+        else:
+            self.share = max(self.share * (1.0 - self.FALL), self.LEAST)
+
+
+def fitting(rows: int, left: float, costs: CostModel) -> int:
+    """How many of `rows` rows can run within `left` seconds; all of them where not even one can, or nothing is known."""
+    if not costs.known or left == math.inf or costs.estimate(rows) <= left or costs.estimate(1) > left:
+        return rows
+    return max(int((left - costs.fixed) / costs.per_row), 1)
+
+
+def too_late(now: float, limits: Limits, costs: CostModel) -> tuple[float, float]:
+    """Whom a run would serve in vain: requests with a deadline until the first of these moments, and those that arrived before the second.
+
+    A request that cannot be answered by its deadline is worth no run. With a target, under pressure, neither is one that misses it: it would
+    make others miss it too.
+    """
+    if not costs.known:
+        return now, -math.inf
+    soonest = now + costs.estimate(1)
+    if limits.target_p99 is None or costs.estimate(1) > limits.target_p99:
+        return soonest, -math.inf
+    return soonest, soonest - limits.target_p99

@@ -74,16 +74,20 @@ class BatchQueue:
         """The group of the oldest request; None also where nothing waits."""
         return (self._head or self._find_head()).key if self._size else None
 
-    def take(self, max_rows: int, now: float = -FOREVER) -> tuple[list[InferRequest], list[InferRequest]]:
+    def first(self) -> InferRequest | None:
+        """The oldest request."""
+        return (self._head or self._find_head()).requests[0] if self._size else None
+
+    def take(self, max_rows: int, now: float = -FOREVER, since: float = -FOREVER) -> tuple[list[InferRequest], list[InferRequest]]:
         """Take the next batch: whole requests of the oldest's group in order, at least one, together at most `max_rows` if more than one.
 
-        The second list holds what was passed over because its caller has left or its deadline is not after `now`. The batch is empty only
-        when nothing else waits.
+        The second list holds what was passed over because its caller has left, its deadline is not after `now`, or it arrived before `since`.
+        The batch is empty only when nothing else waits.
         """
         batch: list[InferRequest] = []
         dropped: list[InferRequest] = []
         while self._size and not batch:
-            self._take_from(self._head or self._find_head(), max_rows, now, batch, dropped)
+            self._take_from(self._head or self._find_head(), max_rows, now, since, batch, dropped)
         return batch, dropped
 
     def steal(self, max_rows: int) -> list[InferRequest]:
@@ -129,13 +133,15 @@ class BatchQueue:
         self._head = group = next(iter(groups)) if len(groups) == 1 else min(groups, key=_oldest)
         return group
 
-    def _take_from(self, group: Group, max_rows: int, now: float, batch: list[InferRequest], dropped: list[InferRequest]) -> None:
+    def _take_from(
+        self, group: Group, max_rows: int, now: float, since: float, batch: list[InferRequest], dropped: list[InferRequest]
+    ) -> None:
         requests, key = group.requests, group.key
         taken = removed = 0
         passed_before = len(dropped)
         for request in requests:
             rows = request.rows
-            if request.left or request.deadline <= now:
+            if request.left or request.deadline <= now or request.arrived < since:
                 dropped.append(request)
             elif batch and (key is None or taken + rows > max_rows):
                 break
