@@ -1,0 +1,67 @@
+"""What the sockets alone cost in Python: a server on the same event loop that looks for the end of a request and answers a constant.
+
+usage: python -m bench.floor        listens on 127.0.0.1, any free port, and prints it
+"""
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from bench.servers import START_SECONDS, Server
+
+ANSWER = b'{"model_name":"tiny","model_version":"1","outputs":[{"name":"y","datatype":"FP32","shape":[1,3],"data":[-5.7141666,1.5783391,6.8746824]}]}'
+RESPONSE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(ANSWER) + ANSWER
+LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+LISTENS = re.compile(rb"port (\d+)")
+
+
+class Floor(Server):
+    name = "floor"
+
+    def __init__(self, models: Mapping[str, Path] | None = None) -> None:
+        super().__init__(models or {})
+
+    def start(self) -> None:
+        process = self.launch([sys.executable, "-m", "bench.floor"])
+        end = time.monotonic() + START_SECONDS
+        while (match := LISTENS.search(self.log_path.read_bytes())) is None:
+            if process.poll() is not None or time.monotonic() > end:
+                raise self.failed("did not start")
+            time.sleep(0.01)
+        self.address = ("127.0.0.1", int(match[1]))
+
+
+class Constant(asyncio.Protocol):
+    """One connection. It takes for granted that a head comes in one piece."""
+
+    def __init__(self) -> None:
+        self._missing = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.WriteTransport, transport)  # that of uvloop is none by inheritance
+
+    def data_received(self, data: bytes) -> None:
+        if not self._missing:
+            end = data.find(b"\r\n\r\n") + 4
+            length = LENGTH.search(data, 0, end)
+            self._missing = end + (int(length[1]) if length else 0)
+        self._missing -= len(data)
+        if self._missing <= 0:
+            self._missing = 0
+            self._transport.write(RESPONSE)
+
+
+async def main() -> None:
+    server = await asyncio.get_running_loop().create_server(Constant, "127.0.0.1", 0)
+    print("port", server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    uvloop.run(main())
