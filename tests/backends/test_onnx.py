@@ -279,6 +279,71 @@ def test_broken_or_foreign_copy_gives_way_to_the_original(tmp_path: Path) -> Non
         np.testing.assert_array_equal(model.run({"x": x})[0], expected)
 
 
+def test_draft_answers_until_the_better_session_is_there(tmp_path: Path) -> None:
+    path, x, expected = prepared_with_draft(tmp_path)
+    model = opened(path, prepared=str(tmp_path / "copy"))
+    assert model.draft
+    np.testing.assert_allclose(model.run({"x": x})[0], expected, rtol=1e-4, atol=1e-4)
+    model.improve()
+    model.improve()  # no second time
+    while model.draft:  # runs go on meanwhile
+        model.run({"x": x})
+    model.settle()
+    assert not model.draft
+    np.testing.assert_array_equal(model.run({"x": x})[0], expected)
+
+
+def test_settling_makes_the_better_session_and_leaves_no_thread(tmp_path: Path) -> None:
+    path, x, expected = prepared_with_draft(tmp_path)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "expected.npy", expected)
+    subprocess.run([sys.executable, "-c", SETTLING, str(path), str(tmp_path)], check=True, timeout=60)
+
+
+SETTLING = """
+import os, sys
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+import numpy as np
+from wakeful.backends.base import LoadOptions
+from wakeful.backends.onnx import open_model
+model = open_model(sys.argv[1], LoadOptions(prepared=sys.argv[2] + "/copy"))
+model.improve()
+model.settle()
+assert not model.draft and len(os.listdir("/proc/self/task")) == 1
+x, expected = (np.load(f"{sys.argv[2]}/{name}.npy") for name in ("x", "expected"))
+if (child := os.fork()) == 0:
+    os._exit(0 if np.array_equal(model.run({"x": x})[0], expected) else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_failed_run_of_a_draft_is_no_answer(tmp_path: Path) -> None:
+    path, x, expected = prepared_with_draft(tmp_path)
+    model = opened(path, prepared=str(tmp_path / "copy"))
+    with pytest.raises(InvalidInput):
+        model.run({"x": np.ones((1, 3), np.float32)})
+    assert not model.draft
+    np.testing.assert_array_equal(model.run({"x": x})[0], expected)
+
+
+def test_draft_is_kept_where_the_copy_can_only_be_opened_so(tmp_path: Path) -> None:
+    path, x, expected = prepared_with_draft(tmp_path)
+    model = opened(path, prepared=str(tmp_path / "copy"))
+    (tmp_path / "copy" / "model.onnx").unlink()
+    model.settle()
+    assert not model.draft
+    np.testing.assert_allclose(model.run({"x": x})[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def prepared_with_draft(directory: Path) -> tuple[Path, np.ndarray, np.ndarray]:
+    """A model, an input, and its answer; its copy says that a draft is of use, which it is for larger models only."""
+    path = onnx_models.heavy(directory / "m.onnx", 2)
+    backend.prepare(str(path), str(made(directory / "copy")))
+    (directory / "copy" / backend.DRAFT).write_text("{}")
+    x = np.random.default_rng(0).standard_normal((3, 512)).astype(np.float32)
+    return path, x, opened(path).run({"x": x})[0]
+
+
 def test_preparing_a_broken_file_says_why(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="cut short"):
         backend.prepare(str(written(tmp_path / "m.onnx", b"\x80\x04")), str(made(tmp_path / "copy")))

@@ -158,10 +158,14 @@ class Starved:
     """A backend whose memory is at its end."""
 
     signature = signature(("N", 4))
-    device, forkable, prepared = "cpu", False, False
+    device, forkable, prepared, draft = "cpu", False, False, False
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         raise OutOfMemory("no room")
+
+    def improve(self) -> None: ...
+
+    def settle(self) -> None: ...
 
 
 def test_running_out_of_memory_is_no_verdict() -> None:

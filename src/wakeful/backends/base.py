@@ -33,5 +33,13 @@ class Backend(Protocol):
     device: str
     forkable: bool
     prepared: bool
+    draft: bool
+    """It answers by something that was quick to open; `improve` replaces that by something that is quick to run."""
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]: ...
+
+    def improve(self) -> None:
+        """Begin to replace a draft, on a thread, unless that has begun. Runs go on meanwhile; nothing happens where there is no draft."""
+
+    def settle(self) -> None:
+        """Finish with that: afterwards there is no draft, and no thread beside the caller's."""

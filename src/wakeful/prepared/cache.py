@@ -25,7 +25,7 @@ from wakeful import clock
 from wakeful.prepared import durable
 from wakeful.prepared.identity import content_hash, cpu_features, data_elsewhere, digest, identity_of
 
-FORMAT = 1
+FORMAT = 2
 """Goes up when a backend writes its copies in another way."""
 
 TOUCH_EVERY = 3600.0

@@ -176,13 +176,18 @@ class Replica:
         )
 
     def measure(self) -> None:
-        """A copy holds what it has written to; an original all that it has added, though copies may share it."""
+        """A copy holds what it has written to; an original all that it has added, though copies may share it. A draft is measured when it is none
+        any more."""
+        if self.backend is not None and self.backend.draft:
+            self.backend.improve()
+            return
         self.measure_by = 0.0
         own = private_bytes() if self.copied else max(anonymous_bytes() - self.anonymous_before, 0)
         self.say(Footprint(own, mapped_bytes(self.prepared) if self.prepared else 0))
 
     def probe(self) -> None:
         assert self.backend is not None
+        self.backend.settle()
         try:
             self.verdict = selftest.probe(self.backend)
         except Exception as error:  # noqa: BLE001 - a model may fail in any way; then it is not merged
@@ -216,6 +221,8 @@ class Replica:
             self.say(Failed(order.run, trouble.code, trouble.message))
             return
         self.say(Done(order.run, time.monotonic() - started, placements))
+        if self.backend.draft:
+            self.backend.improve()
         if end > GROWN * self.largest:
             self.largest = end
             self.measure_by = self.measure_by or time.monotonic() + MEASURE_SECONDS
@@ -223,6 +230,8 @@ class Replica:
     def split(self) -> None:
         """Fork twice: the copy becomes an orphan, which the nursery, a subreaper, adopts."""
         _, descriptors = receive_descriptors(self.channel, len(self.slots) + 1)
+        if self.backend is not None:
+            self.backend.settle()
         if self.backend is not None and self.backend.forkable and only_thread():
             gc.freeze()
             middle = os.fork()
