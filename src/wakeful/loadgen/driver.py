@@ -18,6 +18,7 @@ import numpy as np
 from wakeful.clock import monotonic
 from wakeful.loadgen.calls import Call
 from wakeful.loadgen.results import Results
+from wakeful.loadgen.slices import short_slice
 from wakeful.loadgen.wires import LOOK, Wire, Wires
 
 Progress = Callable[[float], None]
@@ -54,7 +55,8 @@ def open_loop(
     """
     wires = Wires(address, calls, timeout)
     try:
-        return _Open(wires, order or range(len(calls)), connections, arrivals, timeout).run(progress)
+        with short_slice():
+            return _Open(wires, order or range(len(calls)), connections, arrivals, timeout).run(progress)
     finally:
         wires.close()
 
