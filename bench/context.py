@@ -1,7 +1,7 @@
 """What every row gets."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -17,8 +17,12 @@ class Context:
     """Shows what is going on now."""
     peers: Sequence[str] = ()
     """Names of `bench.peers.PEERS` that are wanted."""
-    shared: dict[str, object] = field(default_factory=dict)
-    """What a row found out and a later one needs as well."""
+    only: frozenset[str] = frozenset()
+    """Letters of the rows that are wanted; empty: all."""
+
+    def wants(self, letter: str) -> bool:
+        """For a module with several rows: is this one worth its time?"""
+        return not self.only or letter in self.only
 
     def seconds(self, full: float, quick: float) -> float:
         return quick if self.quick else full

@@ -34,3 +34,5 @@ class Row:
     """One flat mapping a run: a line of the row's table."""
     note: str = ""
     plots: tuple[Plot, ...] = ()
+    near: bool = False
+    """Not reached, but within a tenth of it."""

@@ -72,7 +72,7 @@ def drive(
         raise Rejected(f"{server.name} answered {good} of {len(results.status)} requests; statuses: {statuses(results)}\n{server.log()[-500:]}")
     runs = after[1] - batches[1]
     return Run(
-        server.name, turn, connections, results.throughput(), results.percentile(0.5), results.percentile(0.95), results.percentile(0.99),
+        server.name, turn, connections, results.throughput(), results.percentile(50), results.percentile(95), results.percentile(99),
         spent / good, server.tree_pss(), (after[0] - batches[0]) / runs if runs else 0.0, results.cpu / results.wall, len(results.status) - good,
     )
 

@@ -1,0 +1,81 @@
+"""Row D: real models with more callers than can be served, default settings, against the raw limit of the same cores in the same round."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from bench.context import Context
+from bench.models import MODELS, BenchModel
+from bench.raw import RawLimit, details
+from bench.report import Plot, Row
+from bench.runs import Run, Spread, calls_for, drive, ratios
+from bench.servers import Server, Wakeful
+
+SHARE = 0.95
+NAMES = ("encoder", "resnet50", "magika")
+CONNECTIONS = 128
+"""Two full batches of the largest size for each of two replicas would be more than they ever need; one waits while one runs."""
+STABLE_SECONDS, SETTLE_SECONDS = 4.0, 30.0
+"""The number of replicas has not changed for so long, or will not be waited for any longer."""
+
+
+class Measured(NamedTuple):
+    model: str
+    share: Spread
+    lines: list[Mapping[str, object]]
+    searched: list[Mapping[str, object]]
+
+
+def rows(context: Context) -> Iterator[Row]:
+    found = [_model(context, MODELS[name]()) for name in NAMES]
+    worst = min(one.share.median for one in found)
+    bars = {"share of the raw limit": [(one.model, 100 * one.share.median) for one in found]}
+    yield Row(
+        "D", "encoder (16 tokens), ResNet-50, magika at saturation, default settings: rows/s against the raw limit", f"≥ {SHARE:.0%} each",
+        "; ".join(f"{one.model} {100 * one.share.median:.0f} % ({100 * one.share.low:.0f} to {100 * one.share.high:.0f})" for one in found),
+        worst >= SHARE, [line for one in found for line in (*one.lines, *one.searched)],
+        "The raw limit is ONNX Runtime alone in the best of all static configurations that fill the cores. The load generator uses the same cores: "
+        "its share is in the table.",
+        (Plot("share", "At saturation, against the raw limit", bars, y="%", kind="bars"),), near=worst >= 0.9 * SHARE,
+    )
+
+
+def _model(context: Context, model: BenchModel) -> Measured:
+    seconds = context.seconds(6.0, 2.0)
+    lines: list[Mapping[str, object]] = []
+    ours: list[float] = []
+    limits: list[float] = []
+    with RawLimit(model.name) as raw, Wakeful({model.name: model.path}) as server:
+        context.say(f"D: {model.name}, looking for the best static configuration")
+        tried = raw.search(context.seconds(30.0, 6.0))
+        best = tried[0].configuration
+        context.say(f"D: {model.name}, warming up")
+        settle(server, model, context.seconds(SETTLE_SECONDS, 8.0))
+        for turn in range(1, context.rounds + 1):
+            context.say(f"D: {model.name}, round {turn} of {context.rounds}")
+            limits.append(raw.rate(best, seconds))
+            run = _saturated(server, model, seconds, turn)
+            ours.append(run.per_second)
+            lines.append({
+                "model": model.name, "configuration": "Wakeful", "rows/s": round(run.per_second, 1), "raw rows/s": round(limits[-1], 1),
+                "share": round(ours[-1] / limits[-1], 3), "replicas": replicas(server, model), **run.line(),
+            })
+    return Measured(model.name, ratios(ours, limits), lines, list(details(tried[:5], model.name)))
+
+
+def settle(server: Server, model: BenchModel, most: float) -> None:
+    """Load it until it has decided how many replicas it wants, and how large its batches should be."""
+    end, since, count = time.monotonic() + most, time.monotonic(), 0
+    while time.monotonic() < end and time.monotonic() - since < STABLE_SECONDS:
+        _saturated(server, model, 1.0, 0, warmup=0.0)
+        if (now := replicas(server, model)) != count:
+            since, count = time.monotonic(), now
+
+
+def replicas(server: Server, model: BenchModel) -> int:
+    return int(server.metric("wakeful_replicas", model=model.name)) if isinstance(server, Wakeful) else 0
+
+
+def _saturated(server: Server, model: BenchModel, seconds: float, turn: int, warmup: float = 0.5) -> Run:
+    calls = calls_for(server, model, binary=True)
+    return drive(server, calls, connections=CONNECTIONS, seconds=seconds, warmup=warmup, turn=turn, model=model.name)
