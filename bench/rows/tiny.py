@@ -1,7 +1,7 @@
 """Rows A and B: a model that costs nothing, so that only the server is measured; requests per second and processor time per request.
 
-Each peer is measured in turn with Wakeful: one of ours, one of theirs, round by round, and ratios are taken within a round. The floor is a server of the
-same event loop that answers a constant: what there is to gain at all.
+Each peer is measured in turn with Wakeful: one of ours, one of theirs, round by round, and ratios are taken within a round. The floor is a server
+of the same event loop that answers a constant: what there is to gain at all.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -80,9 +80,11 @@ def _throughput(context: Context, pairs: Mapping[str, Pairs], missing: Mapping[s
         lone = raw.lone(1, 0.5)
     rate = spread(run.per_second for run in ours)
     note = [
-        f"Here {rate.median:.0f} requests/s. The floor is a constant answered by the same event loop. ONNX Runtime alone would run "
-        f"{1 / lone:.0f} single rows/s in one thread: the model costs next to nothing.",
-        *(_not_measured(missing)), *(_choices(pairs)),
+        (
+            f"Here {rate.median:.0f} requests/s. The floor is a constant answered by the same event loop. ONNX Runtime alone would run "
+            f"{1 / lone:.0f} single rows/s in one thread: the model costs next to nothing."
+        ),
+        *_not_measured(missing), *_choices(pairs),
     ]
     if not reached:
         note.append("No peer was asked for, or none could be had: the targets are not judged.")
