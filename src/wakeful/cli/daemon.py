@@ -1,16 +1,15 @@
 """Starting the daemon: take the address, tell people what begins here, serve."""
 
 import errno
-import resource
 import shlex
 import socket
-from contextlib import suppress
 
 import psutil
 import uvloop
 
 from wakeful.app import App
 from wakeful.cli import opening
+from wakeful.cli.descriptors import allow_descriptors
 from wakeful.cli.parser import DONE, WRONG_USE, complain
 from wakeful.config.settings import ServerSettings, Settings
 from wakeful.frontends.http.server import bind
@@ -18,8 +17,6 @@ from wakeful.frontends.http.server import bind
 CUT = 1
 """Exit status after requests had to be cut off."""
 LONGEST_COMMAND = 120
-DESCRIPTORS = 1 << 20
-"""More open files than this are never asked for."""
 
 
 def run(settings: Settings, started: float) -> int:
@@ -30,15 +27,6 @@ def run(settings: Settings, started: float) -> int:
         return WRONG_USE
     allow_descriptors()
     return CUT if uvloop.run(_serve(settings, sock, started)) else DONE
-
-
-def allow_descriptors() -> None:
-    """A connection takes one descriptor, a replica six; what shells allow by default is soon used up, and may be raised."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _serve(settings: Settings, sock: socket.socket, started: float) -> int:

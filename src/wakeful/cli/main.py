@@ -27,6 +27,7 @@ class Entry(NamedTuple):
 VERBS = {
     "serve": Entry("wakeful.cli.serve", "start the daemon, and serve until it is told to stop"),
     "check": Entry("wakeful.cli.check", "say what is wrong with a configuration, without starting"),
+    "bench": Entry("wakeful.cli.bench", "measure a server of the Open Inference Protocol, this one or another"),
 }
 HELP = """\
 Wakeful serves models that sleep until a request wakes them.
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str], started: float) -> int:
         print(__version__)
         return DONE
     if name not in VERBS:
-        complain(f"wakeful has no verb {name}", ("hint", f"there are {' and '.join(VERBS)}"))
+        complain(f"wakeful has no verb {name}", ("hint", f"there are {', '.join(VERBS)}"))
         return WRONG_USE
     if sys.platform != "linux":
         complain(f"wakeful runs on Linux only, and this is {sys.platform}: its memory and processes are the kernel's own (memfd, pidfd, /proc)")

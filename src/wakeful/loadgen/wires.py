@@ -18,7 +18,7 @@ LOOK = 0.1
 CHUNK = 1 << 16
 EVENTS = 256
 KNOWN_HEADS = 4096
-TEXT = 300
+TEXT = 1000
 """Characters of an error's text that are kept."""
 
 

@@ -1,0 +1,171 @@
+"""The options of `wakeful bench`, and the load that they ask for."""
+
+import math
+from argparse import ArgumentTypeError, Namespace
+from array import array
+from pathlib import Path
+from typing import NamedTuple
+
+from wakeful.cli.parser import Parser
+from wakeful.loadgen import arrivals
+
+DURATION = 10.0
+WARMUP = 1.0
+CALLERS = 16
+"""Connections of a closed loop."""
+MOST_CONNECTIONS = 256
+"""Of an open loop, which opens them as it needs them."""
+EPILOG = """\
+Without --rate, --bursts or --trace the loop is closed: each connection sends its next call when it has its answer. That shows what a server can
+do, and hides its stalls. The other three are open loops: calls are sent when they are due, and latency counts from then.
+"""
+
+
+class WrongUse(Exception):
+    """The command line cannot be carried out."""
+
+    def __init__(self, message: str, *notes: tuple[str, str]) -> None:
+        super().__init__(message)
+        self.message = message
+        self.notes = notes
+
+
+class Load(NamedTuple):
+    """What is to be done to the server."""
+
+    text: str
+    connections: int
+    warmup: float
+    seconds: float
+    arrivals: "array[float] | None"
+    """None: a closed loop."""
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.usage = "wakeful bench URL MODEL[=WEIGHT] ... [option ...]"
+    parser.epilog = EPILOG
+    parser.add_argument("url", metavar="URL", help="for example http://127.0.0.1:8080")
+    parser.add_argument("models", nargs="+", type=weighted, metavar="MODEL", help="name; with several, MODEL=3 is called three times as often")
+    load = parser.add_argument_group("load")
+    load.add_argument("--connections", type=_count, metavar="N", help=f"a closed loop of N callers (default {CALLERS}); open: most of them (256)")
+    load.add_argument("--rate", type=_positive, metavar="R", help="an open loop of R calls a second, at random moments (Poisson)")
+    load.add_argument("--bursts", type=bursts, metavar="LOW,HIGH,P,D", help="an open loop: HIGH calls/s in the share D of every P seconds, else LOW")
+    load.add_argument("--trace", type=Path, metavar="FILE", help="an open loop: calls at the moments of a file, in seconds, one a line")
+    load.add_argument("--duration", type=_positive, metavar="SECONDS", help=f"time that is measured (default {DURATION:g}; of a trace: all)")
+    load.add_argument("--warmup", type=_not_negative, metavar="SECONDS", help=f"load before it (default {WARMUP:g}; of a trace: 0)")
+    load.add_argument("--timeout", type=_positive, default=30.0, metavar="SECONDS", help="for one call (default 30)")
+    load.add_argument("--cold", action="store_true", help="no call of each kind beforehand: the first ones may find a sleeping model")
+    load.add_argument("--seed", type=int, default=1, metavar="N", help="of moments, order and values (default 1)")
+    body = parser.add_argument_group("requests")
+    body.add_argument("--rows", type=counts, metavar="N,N", help="sizes of axis 0 where it is free, mixed evenly (default 1)")
+    body.add_argument("--dim", action="append", type=_dim, default=[], dest="dim_list", metavar="AXIS=N", help="size of a free dimension (default 1)")
+    body.add_argument("--shape", action="append", type=_shape, default=[], dest="shape_list", metavar="INPUT=N,N", help="whole shape of an input")
+    body.add_argument("--int-range", type=int_range, default=(0, 1), metavar="LOW:HIGH", help="values of integer inputs (default 0:1)")
+    body.add_argument("--binary", action="store_true", help="tensors as binary data instead of JSON, both ways")
+    body.add_argument("--request", type=Path, metavar="FILE", help="this body, as it is")
+    output = parser.add_argument_group("output")
+    output.add_argument("--json", metavar="FILE", help="all figures; - for stdout")
+    output.add_argument("--plot", type=Path, metavar="FILE", help="a picture, .png or .svg (needs matplotlib)")
+
+
+def load_of(arguments: Namespace) -> Load:
+    """Check what belongs together. Raises WrongUse, InvalidInput or OSError."""
+    arguments.dims, arguments.shapes = dict(arguments.dim_list), dict(arguments.shape_list)
+    chosen = [name for name in ("rate", "bursts", "trace") if getattr(arguments, name) is not None]
+    if len(chosen) > 1:
+        raise WrongUse(f"--{chosen[0]} and --{chosen[1]} are two different loads", ("hint", "give one of them"))
+    if arguments.request and (arguments.binary or arguments.rows or arguments.dims or arguments.shapes):
+        raise WrongUse("--request is the whole body: --binary, --rows, --dim and --shape do not go with it")
+    kind = chosen[0] if chosen else ""
+    warmup = arguments.warmup if arguments.warmup is not None else 0.0 if kind == "trace" else WARMUP
+    seconds = arguments.duration or DURATION
+    if not kind:
+        connections = arguments.connections or CALLERS
+        return Load(f"{connections} connection{'' if connections == 1 else 's'} for {seconds:g} s", connections, warmup, seconds, None)
+    connections, seed = arguments.connections or MOST_CONNECTIONS, arguments.seed
+    if kind == "rate":
+        due = arrivals.poisson(arguments.rate, warmup + seconds, seed)
+        text = f"{arguments.rate:g} calls/s for {seconds:g} s"
+    elif kind == "bursts":
+        low, high, period, duty = arguments.bursts
+        due = arrivals.bursts(low, high, period, duty, warmup + seconds, seed)
+        text = f"{low:g} calls/s with bursts of {high:g}, for {seconds:g} s"
+    else:
+        due = arrivals.read_trace(arguments.trace)
+        if arguments.duration:
+            due = array("d", (moment for moment in due if moment < warmup + seconds))
+        text = f"{len(due):,} calls of {arguments.trace}"
+    if not due or due[-1] < warmup:
+        raise WrongUse(f"{text}: no call is due", ("hint", "a higher rate, or a longer --duration"))
+    return Load(text, connections, warmup, seconds, due)
+
+
+# ── values of options ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def weighted(text: str) -> tuple[str, float]:
+    """ "fraud", "fraud=3"."""
+    name, _, weight = text.rpartition("=") if "=" in text else (text, "", "1")
+    return name, _positive(weight)
+
+
+def counts(text: str) -> tuple[int, ...]:
+    return tuple(_count(part) for part in text.split(","))
+
+
+def bursts(text: str) -> tuple[float, float, float, float]:
+    try:
+        low, high, period, duty = (float(part) for part in text.split(","))
+    except ValueError:
+        low = math.nan
+    if not (low >= 0 and high > 0 and 0 < period < math.inf and 0 < duty <= 1):
+        raise ArgumentTypeError(f"{text!r}: expected calls/s, calls/s, seconds and a share, as in 10,500,2,0.1")
+    return low, high, period, duty
+
+
+def int_range(text: str) -> tuple[int, int]:
+    low, _, high = text.partition(":")
+    try:
+        bounds = int(low), int(high)
+    except ValueError:
+        bounds = 1, 0
+    if bounds[0] > bounds[1]:
+        raise ArgumentTypeError(f"{text!r}: expected two whole numbers, the smaller first, as in 0:9")
+    return bounds
+
+
+def _dim(text: str) -> tuple[str, int]:
+    name, _, size = text.rpartition("=")
+    if not name:
+        raise ArgumentTypeError(f"{text!r}: expected an axis and its size, as in 1=128")
+    return name, _count(size)
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, _, sizes = text.rpartition("=")
+    if not name:
+        raise ArgumentTypeError(f"{text!r}: expected an input and its shape, as in x=1,16")
+    return name, counts(sizes)
+
+
+def _count(text: str) -> int:
+    if not text.strip().isdecimal() or not int(text):
+        raise ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
+
+
+def _positive(text: str) -> float:
+    value = _not_negative(text)
+    if not value:
+        raise ArgumentTypeError(f"{text!r} is not a number over 0")
+    return value
+
+
+def _not_negative(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < math.inf:
+        raise ArgumentTypeError(f"{text!r} is not a number of 0 or more")
+    return value
