@@ -18,24 +18,28 @@ class Play:
         self.rows = 0.0
         self.replicas = 1
         self.starting = 0
+        self.run_seconds = 0.0
+        self.runs = 0
         self.growth = Growth(settings, None)
         self.said: list[Growing] = []
 
     def clock(self) -> float:
         return self.now
 
-    def go(self, seconds: float, rows_per_second: float, queue: int, *, active: int = 0) -> None:
-        """`queue`: requests that wait for each replica."""
+    def go(self, seconds: float, rows_per_second: float, queue: int, *, active: int = 0, run: float = 0.01, busy: float = 1.0) -> None:
+        """`queue`: requests that wait for each replica. A run takes `run` seconds, and all replicas run for the share `busy` of their time."""
         end = self.now + seconds
         while self.now < end:
             self.now += 0.01
             self.rows += 0.01 * rows_per_second
+            self.run_seconds += 0.01 * busy * self.replicas
+            self.runs = int(self.run_seconds / run)
             if self.now >= self.growth.next_look and (self.growth.trial or queue > 8):
                 self.look(queue, active)
 
     def look(self, queue: int, active: int) -> None:
         queues = [queue] * (self.replicas - self.starting) + [0] * self.starting
-        said = self.growth.decide(Scene(queues, self.starting, active, self.rows, self.replicas, CORES))
+        said = self.growth.decide(Scene(queues, self.starting, active, self.rows, self.replicas, CORES, self.run_seconds, self.runs))
         if said != growth.NOTHING:
             self.said.append(said)
         self.replicas += said.more - (said.back is not None)
@@ -153,3 +157,44 @@ def test_a_step_that_could_not_be_made_is_tried_again_less_and_less_often(play: 
         play.replicas = 1
         play.growth.failed(OutOfMemory("full"), play.now)
         assert play.growth.next_look - play.now == pytest.approx(expected)
+
+
+# ── replicas that are not what the queue waits for ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_replica_that_mostly_waits_for_work_gets_no_help(play: Play) -> None:
+    play.go(5.0, 20_000.0, 30, run=0.0001, busy=0.1)
+    assert play.replicas == 1
+    assert [said.hold for said in play.said] == [
+        "queue 30 > 8 on the only replica, but runs take only 10% of the replicas' time: another one would not shorten it"
+    ]
+
+
+def test_it_is_said_once_though_pressure_comes_and_goes(play: Play) -> None:
+    for _ in range(5):
+        play.go(1.0, 20_000.0, 30, run=0.0001, busy=0.1)
+        play.go(3.0, 0.0, 0, busy=0.0)
+    assert len(play.said) == 1
+
+
+def test_short_runs_that_fill_the_time_are_helped(play: Play) -> None:
+    play.go(0.1, 20_000.0, 30, run=0.0001, busy=0.9)
+    assert play.replicas == 2
+
+
+def test_work_that_becomes_heavier_is_helped(play: Play) -> None:
+    play.go(1.0, 20_000.0, 30, run=0.0001, busy=0.1)
+    play.go(0.3, 2_000.0, 30, run=0.001, busy=0.95)
+    assert play.replicas == 2
+
+
+def test_long_runs_are_not_waited_for(play: Play) -> None:
+    play.go(0.1, 0.0, 9, run=10.0)  # none of them ends while we look
+    assert play.replicas == 2
+
+
+def test_ceiling_that_is_set_says_how_far_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = Play(ReplicaSettings(max_replicas=3))
+    monkeypatch.setattr(growth, "monotonic", play.clock)
+    play.go(1.0, 20_000.0, 30, run=0.0001, busy=0.1)
+    assert play.replicas == 3

@@ -18,10 +18,14 @@ LOOK_SECONDS = 0.02
 """Under overload every arrival asks; the answer is renewed this often."""
 GAP_SECONDS = 0.25
 """Time between two looks that counts as time under pressure; longer, and there was a pause."""
+BUSY_SECONDS = 0.1
+"""Time over which the share of runs is measured, once a first look has given a rough one."""
 JUDGE_SECONDS = 1.0
 """Pressure from which throughput is known."""
 FORGET_SECONDS = 30.0
 """Pause of the pressure after which everything begins anew."""
+FEWEST_RUNS = 8
+"""Runs from which their share of the time is known; of fewer, each is long enough to be what the queue waits for."""
 SILENT: frozenset[str] = frozenset({"measuring"})
 """Causes of holding that pass by themselves and are not worth an event."""
 
@@ -40,6 +44,10 @@ class Scene(NamedTuple):
     """Replicas of all models."""
     cores: int | None
     """See ScaleView."""
+    run_seconds: float = 0.0
+    """That all runs so far have taken, as the replicas measured them ..."""
+    runs: int = 0
+    """... and their number."""
 
 
 class Growing(NamedTuple):
@@ -83,6 +91,28 @@ class Throughput:
         return self._rows / self._seconds if self._seconds >= JUDGE_SECONDS else None
 
 
+class Business:
+    """Which share of their time replicas run, between two looks under pressure."""
+
+    def __init__(self) -> None:
+        self._begin: tuple[float, float, int] | None = None
+        self._share: float | None = None
+
+    def observe(self, now: float, scene: Scene) -> float | None:
+        """The latest share; None: there was no pressure until now, or replicas have come or gone."""
+        if self._begin is not None and now - self._begin[0] > GAP_SECONDS:
+            self._begin = self._share = None
+        if self._begin is None:
+            self._begin = (now, scene.run_seconds, scene.runs)
+            return self._share
+        begin, seconds, runs = self._begin
+        if self._share is None or now - begin >= BUSY_SECONDS:
+            enough = scene.runs - runs >= FEWEST_RUNS
+            self._share = (scene.run_seconds - seconds) / (now - begin) / max(len(scene.queues), 1) if enough else 1.0
+            self._begin = (now, scene.run_seconds, scene.runs)
+        return self._share
+
+
 class Growth:
     """One model's steps. Asked on arrivals, no more often than `next_look` says."""
 
@@ -94,6 +124,7 @@ class Growth:
         """While there is one, every look counts, not only those under pressure."""
         self._count = 0
         self._throughput = Throughput()
+        self._business = Business()
         self._useless: tuple[float, float] | None = None
         self._last_look = 0.0
         self._held = ""
@@ -110,18 +141,19 @@ class Growth:
         self._keep_in_mind(now, scene)
         if self._under_pressure(scene):
             self._throughput.observe(now, scene.rows_done)
+        busy = self._business.observe(now, scene)
         rate = self._throughput.rate
         if self.trial is not None:
             return NOTHING if rate is None else self._judge(self.trial, rate)
-        decision = scaling.decide(ScaleView(scene.queues, scene.loaded, scene.cores, rate, self._useless), self._limits)
+        decision = scaling.decide(ScaleView(scene.queues, scene.loaded, scene.cores, rate, self._useless, busy), self._limits)
         if isinstance(decision, Step):
             if rate is not None and scene.cores is not None and len(scene.queues) >= scene.cores and not self._limits.max_replicas:
                 self.trial = Trial(len(scene.queues) + decision.count, rate)
             self._held = ""
             return Growing(decision.count, decision.reason, None)
-        if isinstance(decision, Hold) and decision.cause != self._held:
+        if isinstance(decision, Hold) and decision.cause != self._held and decision.cause not in SILENT:
             self._held = decision.cause
-            return Growing(0, "", None if decision.cause in SILENT else decision.reason)
+            return Growing(0, "", decision.reason)
         return NOTHING
 
     def _keep_in_mind(self, now: float, scene: Scene) -> None:
@@ -134,7 +166,7 @@ class Growth:
         if self.trial is not None and count < self.trial.replicas:  # it has ended by itself
             self.trial = None
         if now - self._last_look > FORGET_SECONDS or count != self._count or scene.starting:
-            self._throughput = Throughput()
+            self._throughput, self._business = Throughput(), Business()
         self._last_look, self._count = now, count
 
     def _under_pressure(self, scene: Scene) -> bool:

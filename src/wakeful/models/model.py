@@ -221,7 +221,10 @@ class Model:
         supervisor, starting = self._around.supervisor, self.group.starting
         cores = None if self.device.startswith("cuda") else max(1, self._around.cores // max(1, self.settings.runtime.threads))
         queues = [len(lane.queue) for lane in self.batcher.lanes] + [0] * starting
-        return Scene(queues, starting, self.batcher.active, self.stats.batch_rows.sum, supervisor.loaded, cores)
+        stats = self.stats
+        return Scene(
+            queues, starting, self.batcher.active, stats.batch_rows.sum, supervisor.loaded, cores, stats.run_seconds.sum, stats.run_seconds.count,
+        )
 
     def load_order(self) -> Load:
         settings = self.settings.runtime
