@@ -9,6 +9,7 @@ import statistics
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,9 +63,7 @@ def capacity(cost: Cost) -> float:
     return max(rows / cost(rows) for rows in range(1, LARGEST + 1))
 
 
-class Caller(InferRequest):
-    __slots__ = ("outcome", "clock")
-
+class Caller(InferRequest, kw_only=True):
     outcome: "Outcome"
     clock: VirtualLoop
 
@@ -172,8 +171,7 @@ async def _play(
     ended = loop.create_future()
 
     def arrive(moment: float) -> None:
-        request = Caller("m", ROW, arrived=loop.now)
-        request.group, request.outcome, request.clock = "g", outcome, loop
+        request = Caller("m", ROW, loop.now, group="g", outcome=outcome, clock=loop)
         try:
             if admit is not None:
                 admit(request, batcher)

@@ -50,11 +50,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 class Asked(InferRequest):
     """A caller's request that remembers what it was told."""
 
-    def __init__(self, inputs: Sequence[Tensor], group: str | None, **more: Any) -> None:
-        super().__init__("m", inputs, protocol="test", **more)
-        self.rows = inputs[0].shape[0]
-        self.group = group
-        self.told: list[list[Tensor] | WakefulError] = []
+    told: list[list[Tensor] | WakefulError] = []  # noqa: RUF012 - a Struct makes each its own
 
     def answer(self, outputs: Sequence[Tensor], run_seconds: float) -> None:
         self.told.append([tensor._replace(data=bytes(tensor.data)) for tensor in outputs])
@@ -198,7 +194,8 @@ class Stage:
     ) -> Asked:
         """`seconds`: until the deadline."""
         more.setdefault("arrived", self.loop.now)
-        request = kind(tensors, group, deadline=FOREVER if seconds is None else self.loop.now + seconds, **more)
+        deadline = FOREVER if seconds is None else self.loop.now + seconds
+        request = kind("m", tensors, deadline=deadline, protocol="test", rows=tensors[0].shape[0], group=group, **more)
         self.asked.append(request)
         self.batcher.submit(request)
         return request

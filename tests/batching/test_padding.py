@@ -30,7 +30,7 @@ def ids(*rows: Sequence[int]) -> Tensor:
 
 
 def request(*inputs: Tensor) -> InferRequest:
-    return Asked(inputs, "g", arrived=0.0)
+    return Asked("m", inputs, 0.0, rows=inputs[0].shape[0], group="g")
 
 
 def numbers(tensor: Tensor, kind: str = "<i8") -> list[object]:

@@ -25,34 +25,26 @@ def row_slices(tensor: Tensor, counts: Sequence[int]) -> list[Tensor]:
     return pieces
 
 
-class Part(InferRequest):
+class Part(InferRequest, kw_only=True):
     """Some rows of a large request. It is queued like any other request; when it is taken, the next part is queued behind the others."""
 
-    __slots__ = ("_index", "whole")
-
-    def __init__(self, whole: "Parted", index: int, inputs: Sequence[Tensor], rows: int) -> None:
-        origin = whole.origin
-        super().__init__(origin.model, inputs, arrived=origin.arrived, deadline=origin.deadline, parameters=origin.parameters)
-        self.rows = rows
-        self.group = origin.group
-        self.attempts = origin.attempts
-        self.whole = whole
-        self._index = index
+    whole: "Parted"
+    index: int
 
     @property
     def origin(self) -> InferRequest:
         return self.whole.origin
 
-    @property
+    @property  # type: ignore[misc]  # nobody sets it: whoever leaves, leaves the whole
     def left(self) -> bool:
         return self.whole.origin.left or self.whole.origin.settled
 
     @left.setter
     def left(self, _: bool) -> None:
-        """Set by the base's constructor only."""
+        """Set by the constructor only."""
 
     def answer(self, outputs: Sequence[Tensor], run_seconds: float) -> None:
-        self.whole.part_done(self._index, outputs, run_seconds)
+        self.whole.part_done(self.index, outputs, run_seconds)
 
     def refuse(self, error: WakefulError) -> None:
         self.whole.refuse(error)
@@ -74,7 +66,7 @@ class Parted:
         if origin.rows % limit:
             counts.append(origin.rows % limit)
         pieces = [row_slices(tensor, counts) for tensor in origin.inputs]
-        self._parts = [Part(self, i, [piece[i] for piece in pieces], count) for i, count in enumerate(counts)]
+        self._parts = [self._part(index, [piece[index] for piece in pieces], count) for index, count in enumerate(counts)]
         self._answers: list[list[Tensor] | None] = [None] * len(counts)
         self._missing = len(counts)
         self._next = 0
@@ -82,6 +74,13 @@ class Parted:
         self._submit = submit
         self._answer = answer
         self._refuse = refuse
+
+    def _part(self, index: int, inputs: Sequence[Tensor], rows: int) -> Part:
+        origin = self.origin
+        return Part(
+            origin.model, inputs, origin.arrived, origin.deadline, parameters=origin.parameters, rows=rows, group=origin.group,
+            attempts=origin.attempts, whole=self, index=index,
+        )
 
     def submit_next(self) -> None:
         """Queue the next part, if there is one and somebody still waits for it."""

@@ -82,12 +82,13 @@ NOT_UNDERSTOOD = Head(
 
 class Connection(asyncio.Protocol):
     __slots__ = (
-        "_buffer", "_chunks", "_discarding", "_end", "_ended", "_head", "_paused", "_reading", "_shared", "_transport", "_want_close",
+        "_buffer", "_chunks", "_discarding", "_end", "_ended", "_head", "_heads", "_paused", "_reading", "_shared", "_transport", "_want_close",
         "_watch", "_writable", "waiter",
     )
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
+        self._heads = shared.heads
         self._transport: Any = None
         self._buffer = b""
         """Received and not yet understood."""
@@ -154,6 +155,15 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     def data_received(self, data: bytes) -> None:
+        if self._head is None and not self._buffer and self._writable and not self._discarding:
+            head = self._heads.get(data[: self._end])
+            if head is not None and head.whole == len(data):  # the common case: the same head again, and one request, wholly there
+                self._head = head
+                self._handle(head, data[self._end :])
+                return
+        self._keep(data)
+
+    def _keep(self, data: bytes) -> None:
         if self._discarding:
             return
         self._buffer = self._buffer + data if self._buffer else data
@@ -171,10 +181,10 @@ class Connection(asyncio.Protocol):
         while self._head is None and self._buffer and self._writable:
             buffer = self._buffer
             end = self._end
-            head = self._shared.heads.get(buffer[:end])  # the same again, as a rule
+            head = self._heads.get(buffer[:end])
             if head is None:
                 self._end = end = buffer.find(b"\r\n\r\n") + 4
-                head = self._shared.heads.get(buffer[:end])
+                head = self._heads.get(buffer[:end])
             if head is None:
                 if buffer[0] in b"\r\n":  # some clients end a body with an empty line of their own
                     self._buffer = buffer.lstrip(b"\r\n")
@@ -189,12 +199,8 @@ class Connection(asyncio.Protocol):
                         self.close()
                     return
             self._head = head
-            if len(buffer) - end == head.content_length and not head.chunked:  # the common case: one request, wholly there
-                self._buffer = b""
-                self._handle(buffer[end:])
-            else:
-                self._buffer = buffer[end:]
-                self._begin(head)
+            self._buffer = buffer[end:]
+            self._begin(head)
 
     def _learn_head(self, buffer: bytes, end: int) -> Head | None:
         """A head that was not sent before in the same words. None: it is not there yet."""
@@ -205,8 +211,8 @@ class Connection(asyncio.Protocol):
             return None
         data = buffer[:end]
         head = parse_head(data)
-        head = head._replace(route=self._shared.find(head.method, head.path))
-        heads = self._shared.heads
+        head.route = self._shared.find(head.method, head.path)
+        heads = self._heads
         if len(data) <= LONGEST_REMEMBERED:
             if len(heads) >= REMEMBERED:
                 heads.clear()
@@ -234,12 +240,13 @@ class Connection(asyncio.Protocol):
         if self._chunks is not None:
             self._read_chunks(self._chunks)
             return
-        assert self._head is not None
-        length = self._head.content_length
+        head = self._head
+        assert head is not None
+        length = head.content_length
         if len(self._buffer) >= length:
             body = self._buffer if len(self._buffer) == length else self._buffer[:length]
             self._buffer = self._buffer[length:]
-            self._handle(body)
+            self._handle(head, body)
         elif length >= LARGE_BODY:
             body, self._buffer = self._buffer, b""
             self._hand_over_to(LargeBody(self, self._large_body_received, length, body))
@@ -256,7 +263,8 @@ class Connection(asyncio.Protocol):
         elif rest is not None:
             self._chunks = None
             self._buffer = rest
-            self._handle(chunks.body)
+            assert self._head is not None
+            self._handle(self._head, chunks.body)
 
     def _hand_over_to(self, protocol: asyncio.BaseProtocol) -> None:
         self._transport.pause_reading()  # the loop asks for the kind of protocol when it begins to read
@@ -266,7 +274,8 @@ class Connection(asyncio.Protocol):
 
     def _large_body_received(self, body: Buffer) -> None:
         self._hand_over_to(self)
-        self._handle(body)
+        assert self._head is not None
+        self._handle(self._head, body)
 
     def _pause_reading(self) -> None:
         """What has been sent ahead is enough for now."""
@@ -279,10 +288,8 @@ class Connection(asyncio.Protocol):
             self._paused = False
             self._transport.resume_reading()
 
-    def _handle(self, body: Buffer) -> None:
+    def _handle(self, head: Head, body: Buffer) -> None:
         self._reading = False
-        head = self._head
-        assert head is not None
         try:
             if head.encoded:
                 self._inflate(head, body)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
 
 from wakeful.clock import monotonic
 from wakeful.engine import Engine
@@ -19,47 +18,37 @@ JSON_LENGTH = "inference-header-content-length"
 DECODED_HERE = 1 << 20
 """Bytes of a body that take the loop a few milliseconds at most. More is decoded in a thread."""
 
-T = TypeVar("T")
 
-
-class HttpRequest(InferRequest):
-    """A request whose answer goes to a connection."""
-
-    __slots__ = ("connection",)
+class HttpRequest(InferRequest, kw_only=True):
+    """A request whose answer goes to a connection. An output that the dialect cannot carry becomes its error."""
 
     connection: Connection
-
-    def answer(self, outputs: Sequence[Tensor], run_seconds: float) -> None:
-        try:
-            self.write(outputs)
-        except WakefulError as error:  # an output that this dialect cannot carry
-            self.connection.fail(error)
-
-    def write(self, outputs: Sequence[Tensor]) -> None:
-        raise NotImplementedError
 
     def refuse(self, error: WakefulError) -> None:
         self.connection.fail(error)
 
 
-class OipRequest(HttpRequest):
-    __slots__ = ("binary",)
-
+class OipRequest(HttpRequest, kw_only=True):
     binary: oip.Binary
 
-    def write(self, outputs: Sequence[Tensor]) -> None:
-        body, json_length = oip.encode_infer(self.model, VERSION, self.id, outputs, self.binary)
+    def answer(self, outputs: Sequence[Tensor], run_seconds: float) -> None:
+        try:
+            body, json_length = oip.encode_infer(self.model, VERSION, self.id, outputs, self.binary)
+        except WakefulError as error:
+            self.connection.fail(error)
+            return
         if json_length is None:
             self.connection.respond_json(body)
         else:
             self.connection.respond(200, [(JSON_LENGTH, str(json_length))], body, "application/octet-stream")
 
 
-class SnoozeRequest(HttpRequest):
-    __slots__ = ()
-
-    def write(self, outputs: Sequence[Tensor]) -> None:
-        self.connection.respond_json(snooze.encode_infer(self.model, outputs, 1000 * (monotonic() - self.arrived)))
+class SnoozeRequest(HttpRequest, kw_only=True):
+    def answer(self, outputs: Sequence[Tensor], run_seconds: float) -> None:
+        try:
+            self.connection.respond_json(snooze.encode_infer(self.model, outputs, 1000 * (monotonic() - self.arrived)))
+        except WakefulError as error:
+            self.connection.fail(error)
 
 
 class InferHandlers:
@@ -67,16 +56,21 @@ class InferHandlers:
         self._engine = engine
 
     def oip(self, connection: Connection, head: Head, body: Buffer) -> None:
-        self._decode(connection, partial(_decode_oip, head, body), partial(self._oip, connection, head, monotonic()), len(body))
+        arrived = monotonic()
+        json_length = head.headers.get(JSON_LENGTH)
+        decode = partial(oip.decode_infer, body) if json_length is None else partial(_decode_mixed, body, json_length)
+        if len(body) > DECODED_HERE:
+            connection.elsewhere(decode, partial(self._oip, connection, head, arrived))
+        else:
+            self._oip(connection, head, arrived, decode)
 
     def snooze(self, connection: Connection, head: Head, body: Buffer) -> None:
-        self._decode(connection, partial(snooze.decode_infer, body), partial(self._snooze, connection, head, monotonic()), len(body))
-
-    def _decode(self, connection: Connection, decode: Callable[[], T], then: Callable[[Callable[[], T]], None], size: int) -> None:
-        if size > DECODED_HERE:
-            connection.elsewhere(decode, then)
+        arrived = monotonic()
+        decode = partial(snooze.decode_infer, body)
+        if len(body) > DECODED_HERE:
+            connection.elsewhere(decode, partial(self._snooze, connection, head, arrived))
         else:
-            then(decode)
+            self._snooze(connection, head, arrived, decode)
 
     def _oip(self, connection: Connection, head: Head, arrived: float, decoded: Callable[[], Infer]) -> None:
         parameters = head.route.parameters
@@ -86,13 +80,11 @@ class InferHandlers:
         except WakefulError as error:
             self._engine.refused(model, "oip", error, monotonic() - arrived)
             raise
-        request = OipRequest(
-            model, wish.inputs, arrived=arrived, outputs=wish.outputs, id=wish.id, parameters=wish.parameters,
-            deadline=FOREVER if wish.timeout is None else arrived + wish.timeout / 1e6, protocol="oip",
+        deadline = FOREVER if wish.timeout is None else arrived + wish.timeout / 1e6
+        connection.waiter = request = OipRequest(
+            model, wish.inputs, arrived, deadline, wish.outputs, wish.id, wish.parameters, False, "oip",
+            connection=connection, binary=wish.binary,
         )
-        request.binary = wish.binary
-        request.connection = connection
-        connection.waiter = request
         self._engine.infer(request, parameters.get("version"))
 
     def _snooze(self, connection: Connection, head: Head, arrived: float, decoded: Callable[[], tuple[Tensor, ...]]) -> None:
@@ -102,16 +94,11 @@ class InferHandlers:
         except WakefulError as error:
             self._engine.refused(model, "snooze", error, monotonic() - arrived)
             raise
-        request = SnoozeRequest(model, inputs, arrived=arrived, coerce=True, protocol="snooze")
-        request.connection = connection
-        connection.waiter = request
+        connection.waiter = request = SnoozeRequest(model, inputs, arrived, coerce=True, protocol="snooze", connection=connection)
         self._engine.infer(request)
 
 
-def _decode_oip(head: Head, body: Buffer) -> Infer:
-    text = head.headers.get(JSON_LENGTH)
-    if text is None:
-        return oip.decode_infer(body)
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise InvalidInput.field(JSON_LENGTH, "a number of bytes", repr(text))
-    return oip.decode_infer(body, int(text))
+def _decode_mixed(body: Buffer, json_length: str) -> Infer:
+    if not (json_length.isascii() and json_length.isdigit() and len(json_length) <= 18):
+        raise InvalidInput.field(JSON_LENGTH, "a number of bytes", repr(json_length))
+    return oip.decode_infer(body, int(json_length))

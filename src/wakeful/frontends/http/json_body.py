@@ -15,6 +15,8 @@ from wakeful.tensors import Buffer
 
 T = TypeVar("T")
 
+NOT_PARSED = (msgspec.DecodeError, RecursionError)
+
 EXPLAINED = 64 * 1024
 """Longest malformed body that is parsed a second time, slowly, to find the field to blame."""
 
@@ -23,12 +25,17 @@ def parse(decode: Callable[[Buffer], T], body: Buffer) -> T:
     """Decode a whole body. Raises InvalidInput with the path of the field, as `inputs[0].shape`."""
     try:
         return decode(body)
-    except msgspec.ValidationError as error:
-        raise explain(error) from None
-    except msgspec.DecodeError as error:
-        raise _explain_malformed(error, body) from None
-    except RecursionError:
-        raise InvalidInput("request: nested too deeply") from None
+    except NOT_PARSED as error:
+        raise explain_body(error, body) from None
+
+
+def explain_body(error: Exception, body: Buffer) -> InvalidInput:
+    """Why `decode(body)` raised one of NOT_PARSED."""
+    if isinstance(error, msgspec.ValidationError):
+        return explain(error)
+    if isinstance(error, msgspec.DecodeError):
+        return _explain_malformed(error, body)
+    return InvalidInput("request: nested too deeply")
 
 
 def explain(error: Exception, root: str = "") -> InvalidInput:

@@ -15,9 +15,10 @@ import math
 import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -55,7 +56,8 @@ Values = list[Any]
 Wide = Literal["d", "i", "u"]
 
 
-class Codec(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Codec:
     element: Any
     """msgspec's type of one element."""
     code: str

@@ -16,7 +16,7 @@ import msgspec
 
 from wakeful.errors import InvalidInput
 from wakeful.frontends.http import numbers
-from wakeful.frontends.http.json_body import parse
+from wakeful.frontends.http.json_body import NOT_PARSED, explain_body, parse
 from wakeful.runtime.messages import Signature, TensorSpec
 from wakeful.tensors import DTYPES, Buffer, Tensor, decode_strings
 
@@ -90,7 +90,10 @@ def decode_infer(body: Buffer, json_length: int | None = None) -> Infer:
             raise InvalidInput.field("Inference-Header-Content-Length", f"at most the body's {len(body)} bytes", json_length)
         view = memoryview(body)
         body, binary = view[:json_length], view[json_length:]
-    request = parse(_decode_request, body)
+    try:
+        request = _decode_request(body)
+    except NOT_PARSED as error:
+        raise explain_body(error, body) from None
     given = request.inputs
     if binary is None and len(given) == 1 and given[0].parameters is None:
         inputs: tuple[Tensor, ...] = (_decode_json_input(given[0], "inputs[0]"),)
@@ -194,13 +197,15 @@ def encode_infer(model: str, version: str, id: str, outputs: Sequence[Tensor], b
     """
     if binary:
         return _encode_mixed(model, version, id, outputs, binary)
-    parts: list[bytes] = []
-    lead = _opening(model, version)
-    for name, datatype, shape, data in outputs:
-        parts += (lead, _output(name, datatype, shape), b',"data":', numbers.encode(data, datatype, shape, name))
-        lead = b"},"
-    parts += (b"}]" if parts else lead + b"]", _closing(id))
-    return b"".join(parts), None
+    closing = _closing(id) if id else b"}"
+    if len(outputs) == 1:
+        name, datatype, shape, data = outputs[0]
+        return b"%b%b}]%b" % (_until_data(model, version, name, datatype, shape), numbers.encode(data, datatype, shape, name), closing), None
+    entries = [
+        b'%b,"data":%b}' % (_output(name, datatype, shape), numbers.encode(data, datatype, shape, name))
+        for name, datatype, shape, data in outputs
+    ]
+    return b"%b%b]%b" % (_opening(model, version), b",".join(entries), closing), None
 
 
 def _encode_mixed(model: str, version: str, id: str, outputs: Sequence[Tensor], binary: Binary) -> tuple[bytes, int | None]:
@@ -220,6 +225,12 @@ def _encode_mixed(model: str, version: str, id: str, outputs: Sequence[Tensor], 
 @lru_cache(maxsize=1024)
 def _opening(model: str, version: str) -> bytes:
     return b'{"model_name":%b,"model_version":%b,"outputs":[' % (msgspec.json.encode(model), msgspec.json.encode(version))
+
+
+@lru_cache(maxsize=4096)
+def _until_data(model: str, version: str, name: str, datatype: str, shape: tuple[int, ...]) -> bytes:
+    """All that comes before the data of an answer's only output."""
+    return b'%b%b,"data":' % (_opening(model, version), _output(name, datatype, shape))
 
 
 @lru_cache(maxsize=4096)
