@@ -1,32 +1,32 @@
 """What the sockets alone cost in Python: a server on the same event loop that looks for the end of a request and answers a constant.
 
-usage: python -m bench.floor        listens on 127.0.0.1, any free port, and prints it
+usage: python -m bench.floor [BYTES]      listens on 127.0.0.1, any free port, and prints it; answers so many bytes, or as the tiny model does
 """
 
 import asyncio
 import re
 import sys
 import time
-from collections.abc import Mapping
-from pathlib import Path
 from typing import cast
 
 from bench.servers import START_SECONDS, Server
 
 ANSWER = b'{"model_name":"tiny","model_version":"1","outputs":[{"name":"y","datatype":"FP32","shape":[1,3],"data":[-5.7141666,1.5783391,6.8746824]}]}'
-RESPONSE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(ANSWER) + ANSWER
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 LISTENS = re.compile(rb"port (\d+)")
 
 
 class Floor(Server):
     name = "floor"
+    binary = True
 
-    def __init__(self, models: Mapping[str, Path] | None = None) -> None:
-        super().__init__(models or {})
+    def __init__(self, size: int = 0) -> None:
+        super().__init__({})
+        self._size = size
 
     def start(self) -> None:
-        process = self.launch([sys.executable, "-m", "bench.floor"])
+        process = self.launch([sys.executable, "-m", "bench.floor", str(self._size)])
         end = time.monotonic() + START_SECONDS
         while (match := LISTENS.search(self.log_path.read_bytes())) is None:
             if process.poll() is not None or time.monotonic() > end:
@@ -38,7 +38,8 @@ class Floor(Server):
 class Constant(asyncio.Protocol):
     """One connection. It takes for granted that a head comes in one piece."""
 
-    def __init__(self) -> None:
+    def __init__(self, response: bytes) -> None:
+        self._response = response
         self._missing = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -52,11 +53,12 @@ class Constant(asyncio.Protocol):
         self._missing -= len(data)
         if self._missing <= 0:
             self._missing = 0
-            self._transport.write(RESPONSE)
+            self._transport.write(self._response)
 
 
-async def main() -> None:
-    server = await asyncio.get_running_loop().create_server(Constant, "127.0.0.1", 0)
+async def main(size: int) -> None:
+    body = bytes(size) or ANSWER
+    server = await asyncio.get_running_loop().create_server(lambda: Constant(HEAD % len(body) + body), "127.0.0.1", 0)
     print("port", server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
@@ -64,4 +66,4 @@ async def main() -> None:
 if __name__ == "__main__":
     import uvloop
 
-    uvloop.run(main())
+    uvloop.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 0))

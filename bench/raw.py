@@ -23,7 +23,9 @@ LEAST_RUNS = 2
 """A figure of fewer runs is none."""
 WORSE = 0.9
 """Two batch sizes in a row below this share of the best: larger ones are not tried."""
-FINALISTS, REPEATS = 4, 3
+FINALISTS, REPEATS = 3, 3
+LONGEST = 12
+"""A run that takes more than this part of the search is not tried."""
 ANSWER_SECONDS = 120.0
 
 
@@ -83,13 +85,15 @@ class RawLimit:
             for batch in BATCHES:
                 if time.monotonic() - began > 0.5 * budget and tried:
                     break
+                if best and batch * processes / best > budget / LONGEST:
+                    break
                 one = Configuration(processes, threads, spinning, batch)
                 tried.append(Tried(one, rate := self.rate(one, brief)))
                 best, worse = max(best, rate), worse + 1 if rate < WORSE * best else 0
                 if worse == 2:
                     break
         tried.sort(key=lambda one: -one.rows_per_second)
-        finalists, longer = [one.configuration for one in tried[:FINALISTS]], max(brief, 0.5 * budget / (FINALISTS * REPEATS))
+        finalists, longer = [one.configuration for one in tried[:FINALISTS]], max(brief, 0.4 * budget / (FINALISTS * REPEATS))
         rates: dict[Configuration, list[float]] = {one: [] for one in finalists}
         for one in finalists * REPEATS:
             rates[one].append(self.rate(one, longer))

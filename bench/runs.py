@@ -1,9 +1,12 @@
 """One run of one server, and what several of them say together."""
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
 
 from bench.models import BenchModel
 from bench.servers import Server, Wakeful
@@ -13,6 +16,10 @@ from wakeful.loadgen.results import Results
 
 VARIETY = 8
 """Different requests that are sent in turn, so that nothing which remembers one can shine."""
+FEW = 10
+"""So many answers say little about where a batch ends."""
+TOGETHER = 0.005
+"""Seconds within which the answers of one batch come."""
 
 
 class Rejected(Exception):
@@ -59,22 +66,44 @@ def calls_for(server: Server, model: BenchModel, *, rows: int = 1, binary: bool 
 
 
 def drive(
-    server: Server, calls: Sequence[Call], *, connections: int, seconds: float, warmup: float = 0.5, turn: int = 0, model: str = "",
+    server: Server, calls: Sequence[Call], *, connections: int, seconds: float, warmup: float = 0.5, ramp: float = 0.0, turn: int = 0,
+    model: str = "",
 ) -> Run:
-    """A closed loop. Raises Rejected if hardly anything was answered."""
+    """A closed loop. Raises Rejected if hardly anything was answered.
+
+    `warmup` comes before, with its own end. Where a run of the model is long, that would let the queues run dry: `ramp` is what is left out at
+    the beginning instead.
+    """
     if warmup:
         closed(server.address, calls, connections=connections, seconds=warmup)
     batches, cpu = _batches(server, model), server.tree_cpu()
-    results = closed(server.address, calls, connections=connections, seconds=seconds)
+    results = closed(server.address, calls, connections=connections, seconds=seconds, warmup=ramp)
     spent, after = server.tree_cpu() - cpu, _batches(server, model)
     good = results.ok()
     if good < max(1, len(results.status) // 2):
         raise Rejected(f"{server.name} answered {good} of {len(results.status)} requests; statuses: {statuses(results)}\n{server.log()[-500:]}")
-    runs = after[1] - batches[1]
+    rows, runs = after[0] - batches[0], after[1] - batches[1]
+    answered = good if not ramp else rows / calls[0].rows  # what was answered in the ramp is not in the results
     return Run(
-        server.name, turn, connections, results.throughput(), results.percentile(50), results.percentile(95), results.percentile(99),
-        spent / good, server.tree_pss(), (after[0] - batches[0]) / runs if runs else 0.0, results.cpu / results.wall, len(results.status) - good,
+        server.name, turn, connections, throughput(results), *(results.percentile(percent) for percent in (50, 95, 99)),
+        cpu=spent / answered if answered else math.nan, pss=server.tree_pss(), batch=rows / runs if runs else 0.0, generator=results.busy(),
+        failed=len(results) - good,
     )
+
+
+def throughput(results: Results) -> float:
+    """Answers a second between the first and the last of them in the measured time.
+
+    Answers of a batch come together: of a few large batches, a window that begins and ends anywhere would count one more or one less.
+    """
+    ends = np.asarray(results.start) + np.asarray(results.seconds)
+    status = np.asarray(results.status)
+    ends = np.sort(ends[(status >= 200) & (status < 300) & (ends <= results.wall)])
+    ends = ends[ends >= 0]
+    if len(ends) < FEW or ends[-1] - ends[0] < 0.5 * results.wall:
+        return results.throughput()
+    later = ends[ends > ends[0] + TOGETHER]
+    return len(later) / float(ends[-1] - ends[0])
 
 
 def statuses(results: Results) -> str:

@@ -13,8 +13,12 @@ from bench.servers import Server, Wakeful
 
 SHARE = 0.95
 NAMES = ("encoder", "resnet50", "magika")
-CONNECTIONS = 128
-"""Two full batches of the largest size for each of two replicas would be more than they ever need; one waits while one runs."""
+QUEUED_SECONDS, LEAST, MOST = 1.5, 16, 128
+"""Callers: as many as the raw limit serves in so long, so that batches fill up and yet nobody waits for ever."""
+RAMP = 1.0
+"""Seconds at the beginning of a run, while the queues fill."""
+ROWS = (200.0, 60.0)
+"""Rows of a run at least, in full and quick: a slow model gets more time."""
 STABLE_SECONDS, SETTLE_SECONDS = 4.0, 30.0
 """The number of replicas has not changed for so long, or will not be waited for any longer."""
 
@@ -41,21 +45,22 @@ def rows(context: Context) -> Iterator[Row]:
 
 
 def _model(context: Context, model: BenchModel) -> Measured:
-    seconds = context.seconds(6.0, 2.0)
     lines: list[Mapping[str, object]] = []
     ours: list[float] = []
     limits: list[float] = []
     with RawLimit(model.name) as raw, Wakeful({model.name: model.path}) as server:
         context.say(f"D: {model.name}, looking for the best static configuration")
-        tried = raw.search(context.seconds(30.0, 6.0))
-        best = tried[0].configuration
+        tried = raw.search(context.seconds(30.0, 5.0))
+        best, capacity = tried[0]
+        connections = min(max(LEAST, round(QUEUED_SECONDS * capacity)), MOST)
+        seconds = max(context.seconds(6.0, 2.5), context.seconds(*ROWS) / capacity)
         context.say(f"D: {model.name}, warming up")
-        settle(server, model, context.seconds(SETTLE_SECONDS, 8.0))
+        settle(server, model, connections, context.seconds(SETTLE_SECONDS, 6.0))
         for turn in range(1, context.rounds + 1):
-            context.say(f"D: {model.name}, round {turn} of {context.rounds}")
             limits.append(raw.rate(best, seconds))
-            run = _saturated(server, model, seconds, turn)
+            run = _saturated(server, model, connections, seconds, turn)
             ours.append(run.per_second)
+            context.say(f"D: {model.name}, round {turn} of {context.rounds}: {ours[-1]:.0f} rows/s, ONNX Runtime alone ({best}) {limits[-1]:.0f}")
             lines.append({
                 "model": model.name, "configuration": "Wakeful", "rows/s": round(run.per_second, 1), "raw rows/s": round(limits[-1], 1),
                 "share": round(ours[-1] / limits[-1], 3), "replicas": replicas(server, model), **run.line(),
@@ -63,11 +68,11 @@ def _model(context: Context, model: BenchModel) -> Measured:
     return Measured(model.name, ratios(ours, limits), lines, list(details(tried[:5], model.name)))
 
 
-def settle(server: Server, model: BenchModel, most: float) -> None:
+def settle(server: Server, model: BenchModel, connections: int, most: float) -> None:
     """Load it until it has decided how many replicas it wants, and how large its batches should be."""
     end, since, count = time.monotonic() + most, time.monotonic(), 0
     while time.monotonic() < end and time.monotonic() - since < STABLE_SECONDS:
-        _saturated(server, model, 1.0, 0, warmup=0.0)
+        _saturated(server, model, connections, 1.0, 0)
         if (now := replicas(server, model)) != count:
             since, count = time.monotonic(), now
 
@@ -76,6 +81,6 @@ def replicas(server: Server, model: BenchModel) -> int:
     return int(server.metric("wakeful_replicas", model=model.name)) if isinstance(server, Wakeful) else 0
 
 
-def _saturated(server: Server, model: BenchModel, seconds: float, turn: int, warmup: float = 0.5) -> Run:
+def _saturated(server: Server, model: BenchModel, connections: int, seconds: float, turn: int) -> Run:
     calls = calls_for(server, model, binary=True)
-    return drive(server, calls, connections=CONNECTIONS, seconds=seconds, warmup=warmup, turn=turn, model=model.name)
+    return drive(server, calls, connections=connections, seconds=seconds, warmup=0.0, ramp=RAMP, turn=turn, model=model.name)
