@@ -85,7 +85,8 @@ def drive(
     rows, runs = after[0] - batches[0], after[1] - batches[1]
     answered = good if not ramp else rows / calls[0].rows  # what was answered in the ramp is not in the results
     return Run(
-        server.name, turn, connections, throughput(results), *(results.percentile(percent) for percent in (50, 95, 99)),
+        server.name, turn, connections, throughput(results),
+        p50=results.percentile(50), p95=results.percentile(95), p99=results.percentile(99),
         cpu=spent / answered if answered else math.nan, pss=server.tree_pss(), batch=rows / runs if runs else 0.0, generator=results.busy(),
         failed=len(results) - good,
     )
