@@ -11,6 +11,9 @@ from wakeful.runtime.arena import Slot, aligned
 from wakeful.runtime.messages import Placement
 from wakeful.tensors import Tensor, string_offsets
 
+_tensor = tuple.__new__
+"""Makes a Tensor in half the time of Tensor(...)."""
+
 JOIN_LIMIT = 64 * 1024
 """Up to here one join and one copy is faster than many small copies."""
 
@@ -70,9 +73,10 @@ def cut(placements: Sequence[Placement], row_counts: Sequence[int], view: memory
         else:
             stride = nbytes // total
             at = start
+            one_row = (1, *trailing)
             for count, answer in zip(row_counts, answers, strict=True):
                 end = at + count * stride
-                answer.append(Tensor(name, datatype, (count, *trailing), view[at:end]))
+                answer.append(_tensor(Tensor, (name, datatype, one_row if count == 1 else (count, *trailing), view[at:end])))
                 at = end
     return answers
 

@@ -23,8 +23,12 @@ class Settler:
 
     def answer(self, request: InferRequest, outputs: list[Tensor], seconds: float) -> None:
         """Settle one request with its outputs. Whatever its front end does, its neighbours are not touched."""
-        if not self._settle(request, SUCCESS):
+        if request.settled or request.left:
+            self._settle(request, SUCCESS)
             return
+        request.settled = True
+        if request.protocol:  # as in _settle
+            self._stats.settled(request.protocol, SUCCESS, monotonic() - request.arrived)
         try:
             request.answer(outputs if request.outputs is None else collate.wanted(request, outputs), seconds)
         except Exception:

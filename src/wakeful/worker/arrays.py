@@ -10,13 +10,16 @@ from wakeful.runtime.messages import Placement, TensorSpec
 from wakeful.tensors import DTYPES, LENGTH, decode_strings, element_count, encode_strings
 
 
+NUMPY = {name: np.dtype(dtype.numpy) for name, dtype in DTYPES.items()}
+
+
 def read(placement: Placement, slot: memoryview) -> np.ndarray:
     """A view of an input; BYTES as an object array of `str`, because ONNX Runtime takes the repr of anything else.
 
     Raises InvalidInput where BYTES are not UTF-8.
     """
     if placement.datatype != "BYTES":
-        return np.ndarray(placement.shape, DTYPES[placement.datatype].numpy, buffer=slot, offset=placement.offset)
+        return np.ndarray(placement.shape, NUMPY[placement.datatype], slot, placement.offset)
     data = slot[placement.offset : placement.offset + placement.nbytes]
     texts = np.empty(element_count(placement.shape), object)
     for index, element in enumerate(decode_strings(data, texts.size, placement.name)):
@@ -35,7 +38,7 @@ def layout(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray], start: int
         if spec.datatype == "BYTES":
             nbytes = sum(LENGTH.size + len(element) for element in _elements(array))
         else:
-            nbytes = array.size * DTYPES[spec.datatype].itemsize
+            nbytes = array.size * NUMPY[spec.datatype].itemsize
         placements.append(Placement(spec.name, spec.datatype, array.shape, offset, nbytes))
         end = offset + nbytes
     return tuple(placements), end
@@ -50,8 +53,10 @@ def fill(slot: memoryview, placements: Sequence[Placement], arrays: Sequence[np.
         if placement.datatype == "BYTES":
             slot[placement.offset : placement.offset + placement.nbytes] = encode_strings(list(_elements(array)))
         else:
-            target = np.ndarray(placement.shape, DTYPES[placement.datatype].numpy, buffer=slot, offset=placement.offset)
-            np.copyto(target, array, casting="equiv")
+            dtype = NUMPY[placement.datatype]
+            if array.dtype != dtype and array.dtype.newbyteorder("<") != dtype:
+                raise TypeError(f"output {placement.name} is {array.dtype}, declared is {placement.datatype}")
+            np.ndarray(placement.shape, dtype, slot, placement.offset)[...] = array
 
 
 def _elements(array: np.ndarray) -> Iterator[bytes]:
