@@ -131,6 +131,7 @@ class Replica:
         while True:
             if self.measure_by and (not quiet.poll(QUIET_MS) or time.monotonic() > self.measure_by):
                 self.measure()
+                continue
             data = self.channel.recv(PACKET)
             if not data:
                 return
@@ -180,6 +181,7 @@ class Replica:
         any more."""
         if self.backend is not None and self.backend.draft:
             self.backend.improve()
+            self.measure_by = time.monotonic() + MEASURE_SECONDS
             return
         self.measure_by = 0.0
         own = private_bytes() if self.copied else max(anonymous_bytes() - self.anonymous_before, 0)
