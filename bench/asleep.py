@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from bench.models import BenchModel
 from bench.servers import ServerFailed, Wakeful
 from wakeful.loadgen.calls import Call
 
@@ -79,6 +80,10 @@ class Warm:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(30)
+
+
+def warm_process(model: BenchModel) -> Warm:
+    return Warm(model.path, [(name, array.dtype.str, array.shape, array.tobytes()) for name, array in model.feeds().items()])
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:

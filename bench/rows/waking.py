@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.asleep import SETTLE_SECONDS, Caller, Warm, median, put_to_sleep, until, wait_prepared
+from bench.asleep import SETTLE_SECONDS, Caller, Warm, median, put_to_sleep, until, wait_prepared, warm_process
 from bench.context import Context
 from bench.models import BenchModel, encoder
 from bench.report import Row
@@ -22,10 +22,6 @@ def rows(context: Context) -> Iterator[Row]:
         warm.stock()  # the file is in the page cache from here on
         yield _prepared(context, model, call, warm, Path(directory) / "prepared")
         yield _first(context, model, call, warm, Path(directory))
-
-
-def warm_process(model: BenchModel) -> Warm:
-    return Warm(model.path, [(name, array.dtype.str, array.shape, array.tobytes()) for name, array in model.feeds().items()])
 
 
 def _prepared(context: Context, model: BenchModel, call: Call, warm: Warm, cache: Path) -> Row:
