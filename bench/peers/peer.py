@@ -51,7 +51,8 @@ class Peer(Server):
         port = free_port()
         self.address = ("127.0.0.1", port)
         command, variables = self.configure(port)
-        mine = {"PATH": f"{self.home / 'bin'}:{os.environ.get('PATH', os.defpath)}", "PYTHONPATH": str(INSIDE), "VIRTUAL_ENV": str(self.home)}
+        path = f"{self.home / 'bin'}:{os.environ.get('PATH', os.defpath)}"
+        mine = {"PATH": path, "PYTHONPATH": str(INSIDE), "VIRTUAL_ENV": str(self.home)}
         self.launch([sys.executable, "-I", str(LEASH), *command], mine | dict(variables), start_new_session=True, cwd=self.directory)
         self._wait_ready()
 
