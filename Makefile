@@ -1,5 +1,7 @@
 # make serve   a daemon with demo models on 127.0.0.1:$(PORT)
 # make test    everything that CI checks; make pytest TESTS=tests/batching for a part
+# make bench   the whole report, peers included (about an hour); make bench BENCH='--only A,H --peers triton' for a part
+#              make bench-quick: the ratios that regressions show in, in three minutes
 # Both set up .venv by themselves; PYTHON chooses the interpreter (3.11 or later).
 
 PYTHON ?= python3
@@ -8,7 +10,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: serve test lint ruff mypy bands pytest docs clean always
+.PHONY: serve test lint ruff mypy bands pytest bench bench-quick docs clean always
 .DELETE_ON_ERROR:
 
 serve: $(VENV)/.installed
@@ -29,6 +31,12 @@ bands: $(VENV)/.installed-test
 
 pytest: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(TESTS)
+
+bench: $(VENV)/.installed-test
+	$(BIN)/python -m bench $(BENCH)
+
+bench-quick: $(VENV)/.installed-test
+	$(BIN)/python -m bench --quick --only A,C,D,H,J --out bench/results/quick $(BENCH)
 
 # The pages that are made from the code.
 docs: docs/configuration.md docs/errors.md docs/http.md docs/metrics.md
