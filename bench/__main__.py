@@ -24,7 +24,7 @@ from bench.peers import PEERS
 from bench.report import Report, Row, failed, headline
 
 PARTS: Mapping[str, str] = {
-    "tiny": "AB", "overhead": "CE", "saturation": "D", "regret": "F", "overload": "G", "waking": "HIJ", "sleeping": "K", "scaling": "L", "many": "MN",
+    "tiny": "AB", "overhead": "CE", "saturation": "D", "regret": "F", "overload": "G", "waking": "HI", "scaling": "JL", "sleeping": "K", "many": "MN",
 }
 """Modules of `bench.rows` and the rows that they yield, in the order in which they run."""
 LETTERS = "".join(PARTS.values())
@@ -170,7 +170,7 @@ def _read_durations(path: Path) -> dict[str, float]:
 
 
 def _clock(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+    return f"{round(seconds) // 60}:{round(seconds) % 60:02}"
 
 
 if __name__ == "__main__":

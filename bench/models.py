@@ -236,4 +236,5 @@ def _resnet50() -> Any:
     for value in (*graph.input, *graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "N"
     del graph.value_info[:]
+    model.ir_version = max(model.ir_version, IR_VERSION)  # before the fourth, weights had to be inputs too
     return model

@@ -11,12 +11,14 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 START_SECONDS = 90.0
 STOP_SECONDS = 20.0
+ORPHAN_SECONDS = 2.0
 LOG_LINES = 15
 """Lines of its log that explain why a server did not start."""
 TICK = os.sysconf("SC_CLK_TCK")
@@ -60,11 +62,7 @@ class Server(ABC):
                 self.process.kill()
                 self.process.wait()
             for pid in below[1:]:
-                end = time.monotonic() + 2.0
-                while (alive := _alive(pid)) and time.monotonic() < end:
-                    time.sleep(0.01)
-                if alive:
-                    os.kill(pid, signal.SIGKILL)
+                _outlive(pid)
 
     def __enter__(self) -> Self:
         try:
@@ -238,6 +236,18 @@ def _pss(pid: int) -> int:
     except OSError:  # it has ended meanwhile
         pass
     return 0
+
+
+def _outlive(pid: int) -> None:
+    """Wait for the end of a process whose parent is gone; it is killed if it goes on."""
+    for number in (0, signal.SIGKILL):  # 0: only asks whether it is there
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+        end = time.monotonic() + ORPHAN_SECONDS
+        while _alive(pid) and time.monotonic() < end:
+            time.sleep(0.01)
+        if not _alive(pid):
+            return
 
 
 def _alive(pid: int) -> bool:
