@@ -1,4 +1,4 @@
-"""Peers, as far as none needs to be installed: their lists of packages, the leash that holds them, and what is told of one that cannot be had."""
+"""Peers, as far as none needs to be installed: their lists of packages, the leash that holds them, and the word on one that cannot be had."""
 
 import os
 import re
@@ -70,8 +70,8 @@ def test_an_environment_is_made_once_and_anew_for_another_list(listed: Path, cac
     (listed / "nobody.txt").write_text("# nothing\n")
     directory = environment("nobody", said.append)
     assert directory == cache / "peers" / "nobody"
-    prefix = subprocess.run([directory / "bin" / "python", "-c", "import sys; print(sys.prefix)"], capture_output=True, text=True, check=True)
-    assert prefix.stdout.strip() == str(directory)
+    command = [directory / "bin" / "python", "-c", "import sys; print(sys.prefix)"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == str(directory)
     environment("nobody", said.append)
     assert len(said) == 1
     (directory / "leftover").touch()
@@ -123,7 +123,8 @@ def test_triton_is_told_what_the_model_takes() -> None:
 
 def inside(program: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", program, str(tiny().path)], env=os.environ | {"PYTHONPATH": str(INSIDE)}, capture_output=True, text=True, check=False,
+        [sys.executable, "-c", program, str(tiny().path)], env=os.environ | {"PYTHONPATH": str(INSIDE)}, capture_output=True, text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -165,7 +166,8 @@ def bearers(mark: Path) -> list[psutil.Process]:
 DETACHED = """if True:
     import os, subprocess, sys, time
     sleep = [sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)", sys.argv[1]]
-    subprocess.Popen([sys.executable, "-c", "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)", *sleep]).wait()
+    apart = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
+    subprocess.Popen([sys.executable, "-c", apart, *sleep]).wait()
     print("detached", flush=True)
     time.sleep(float(sys.argv[2]))
 """
