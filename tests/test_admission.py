@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from wakeful.admission import LONE_RUNS, admit
-from wakeful.batching.policy import Allowance, CostModel, Prospect
+from wakeful.batching.costs import CostModel
+from wakeful.batching.policy import Allowance, Prospect
 from wakeful.config.settings import AdmissionSettings, BatchingSettings, ModelSettings
 from wakeful.errors import Overloaded
 from wakeful.inference import FOREVER, InferRequest

@@ -6,14 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wakeful.batching.costs import ArrivalRate, CostModel, GroupCosts
 from wakeful.batching.policy import (
     NEVER,
     POLICIES,
     TRIAL,
     Allowance,
-    ArrivalRate,
-    CostModel,
-    GroupCosts,
     Limits,
     View,
     adaptive,
@@ -207,6 +205,31 @@ def test_costs_stay_sane_whatever_is_observed(runs: list[tuple[int, float]]) -> 
     assert 0.0 <= costs.per_row < math.inf
 
 
+def test_runs_that_outgrow_the_caches_are_seen() -> None:
+    """Magika's: 6.6 ms a row up to 4 rows, 8.3 ms with 16."""
+    costs = CostModel()
+    for _ in range(6):
+        for rows, seconds in ((1, 0.0070), (2, 0.0134), (4, 0.0262), (16, 0.130)):
+            costs.observe(rows, seconds)
+    assert costs.worthwhile == 4 or costs.worthwhile == 8
+    assert row_limit(Limits(64), costs) == costs.worthwhile
+    assert row_limit(Limits(64, policy="timer"), costs) == 64
+    for _ in range(1001):
+        costs.observe(2, 0.0134)
+    assert row_limit(Limits(64), costs) >= 16, "what was seen long ago is tried again"
+
+
+def test_the_window_of_arrivals_suits_the_run_time_and_keeps_the_rate() -> None:
+    rate = steady(200.0, until=10.0)
+    rate.suit(learnt(0.0, 0.060))
+    assert rate.window == pytest.approx(7.5, rel=0.01)
+    assert rate.rate(10.0) == pytest.approx(200.0, rel=0.02)
+    rate.suit(learnt(0.0, 0.055))
+    assert rate.window == pytest.approx(7.5, rel=0.01), "not for every little change"
+    rate.suit(learnt(0.0, 1e-6))
+    assert rate.window == ArrivalRate.SHORTEST
+
+
 def test_arrival_rate_follows_and_fades() -> None:
     rate = steady(200.0, until=10.0)
     assert rate.rate(10.0) == pytest.approx(200.0, rel=0.02)
@@ -214,6 +237,16 @@ def test_arrival_rate_follows_and_fades() -> None:
     assert ArrivalRate().rate(1e9) == 0.0
     rate.observe(1e9, 5)
     assert rate.rate(1e9) == pytest.approx(20.0)
+
+
+def test_a_rate_is_told_before_the_window_is_full() -> None:
+    rate = ArrivalRate()
+    for step in range(21):
+        rate.observe(1000.0 + step / 200.0, 1)
+    assert rate.rate(1000.1) == pytest.approx(200.0, rel=0.1)
+    for step in range(20):
+        rate.observe(2000.0 + step / 400.0, 1)
+    assert rate.rate(2000.05) == pytest.approx(400.0, rel=0.1), "what was long ago does not count as a quiet part of it"
 
 
 # ── limits ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -249,10 +282,12 @@ def test_a_batch_is_cut_where_waiting_for_those_behind_costs_more_than_a_further
     costs, limits = learnt(0.0006, 0.0044), Limits(64)
     assert costs.runs % 32
     assert cut(1, limits, costs, 10.0, 1) >= 1
-    assert cut(10, limits, costs, 20.0, 1) == 2  # sqrt(0.8 * 10 * 0.6 / 4.4 / (1 - 0.088)) = 1.1
+    assert cut(10, limits, costs, 20.0, 1) == 2  # 8 runs: 8 * 9 >= 10 * 4.4 * (1 - 0.088) / 0.6 = 67
     assert cut(10, limits, costs, 200.0, 1) == 4  # at a load of 88 % runs have to be larger
     assert cut(10, limits, costs, 200.0, 2) == 2  # and two replicas carry half of it each
     assert cut(10, limits, costs, 1e9, 1) == 5  # no more than at 95 %
+    assert cut(2, limits, costs, 20.0, 1) == 1
+    assert cut(2, limits, costs, 200.0, 1) == 16, "all, and whoever else comes in this moment"
     assert cut(10, limits, learnt(0.0, 0.005), 200.0, 1) == 1
     assert cut(10, limits, learnt(0.004, 0.00025), 200.0, 1) >= 10
     assert cut(1000, limits, learnt(0.004, 0.00025), 200.0, 1) == 64
@@ -290,14 +325,14 @@ def test_merging_is_worth_it_while_the_fixed_part_outweighs_the_rows() -> None:
 
 def test_who_arrives_now_waits_for_full_runs_and_shares_its_own() -> None:
     costs = learnt(0.010, 0.010)  # nine rows take 0.1 s
-    assert prospect(1, 0, [0.0], 9, 0.0, costs) == pytest.approx((0.0, 0.020), rel=1e-3)
-    assert prospect(1, 8, [0.05], 9, 0.0, costs) == pytest.approx((0.05, 0.15), rel=1e-3)
-    assert prospect(1, 18, [0.05], 9, 0.0, costs) == pytest.approx((0.25, 0.27), rel=1e-3)
-    assert prospect(1, 18, [0.05], 9, 20.0, costs) == pytest.approx((0.25, 0.32), rel=1e-3), "five more come before it begins"
-    assert prospect(1, 18, [0.05], 9, 1e6, costs) == pytest.approx((0.25, 0.35), rel=1e-3), "no more than a full run"
-    assert prospect(1, 18, [0.05, 0.08], 9, 0.0, costs) == pytest.approx((0.15, 0.17), rel=1e-3)
-    assert prospect(1, 9, [0.08, 0.0], 9, 0.0, costs) == pytest.approx((0.08, 0.10), rel=1e-3)
-    assert prospect(20, 0, [0.0], 9, 0.0, costs) == pytest.approx((0.0, 0.3), rel=1e-3), "in three parts"
+    assert prospect(1, 0, [0.0], 9, costs) == pytest.approx((0.0, 0.020), rel=1e-3), "it begins at once"
+    assert prospect(1, 2, [0.0], 9, costs) == pytest.approx((0.0, 0.040), rel=1e-3)
+    assert prospect(1, 8, [0.05], 9, costs) == pytest.approx((0.05, 0.15), rel=1e-3)
+    assert prospect(1, 0, [0.05], 9, costs) == pytest.approx((0.05, 0.15), rel=1e-3), "others will come"
+    assert prospect(1, 18, [0.05], 9, costs) == pytest.approx((0.25, 0.35), rel=1e-3)
+    assert prospect(1, 18, [0.05, 0.08], 9, costs) == pytest.approx((0.15, 0.25), rel=1e-3)
+    assert prospect(1, 9, [0.08, 0.0], 9, costs) == pytest.approx((0.08, 0.18), rel=1e-3)
+    assert prospect(20, 0, [0.0], 9, costs) == pytest.approx((0.0, 0.3), rel=1e-3), "in three parts"
 
 
 def test_a_run_that_should_have_ended_takes_a_little_more() -> None:
@@ -313,12 +348,12 @@ def test_admission_promises_less_where_promises_are_not_kept() -> None:
         allowance.observe(in_time=True)
     assert allowance.share == 1.0
     for k in range(1000):
-        allowance.observe(in_time=k % 10 > 0)
-    assert allowance.share == pytest.approx(0.4, abs=0.1)
+        allowance.observe(in_time=k % 20 > 0)
+    assert allowance.share < 0.5
     for _ in range(10_000):
         allowance.observe(in_time=False)
     assert allowance.share == Allowance.LEAST
-    for _ in range(20_000):
+    for _ in range(2000):
         allowance.observe(in_time=True)
     assert allowance.share == 1.0
 
@@ -334,10 +369,10 @@ def test_a_run_is_so_large_that_the_first_of_its_members_is_in_time() -> None:
 
 def test_who_would_be_served_in_vain() -> None:
     costs, patient, keen = learnt(0.010, 0.010), Limits(16), Limits(16, target_p99=0.1)
-    assert too_late(5.0, patient, CostModel()) == (5.0, -math.inf)
-    assert too_late(5.0, patient, costs) == pytest.approx((5.02, -math.inf), rel=1e-3)
-    assert too_late(5.0, keen, costs) == pytest.approx((5.02, 4.92), rel=1e-3)
-    assert too_late(5.0, Limits(16, target_p99=0.015), costs)[1] == -math.inf, "nobody can make such a target"
+    assert too_late(5.0, 4, patient, CostModel()) == (5.0, -math.inf)
+    assert too_late(5.0, 4, patient, costs) == pytest.approx((5.02, -math.inf), rel=1e-3)
+    assert too_late(5.0, 4, keen, costs) == pytest.approx((5.02, 4.95), rel=1e-3)
+    assert too_late(5.0, 1, Limits(16, target_p99=0.015), costs)[1] == -math.inf, "nobody can make such a target"
 
 
 def test_a_group_that_ran_too_rarely_is_taken_to_be_like_all() -> None:

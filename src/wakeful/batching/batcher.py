@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from wakeful.batching import collate, parts, policy
+from wakeful.batching.costs import ArrivalRate, CostModel, GroupCosts
 from wakeful.batching.lane import Batch, Lane, Runner
 from wakeful.batching.padding import Padder
 from wakeful.batching.queue import BatchQueue
@@ -61,9 +62,9 @@ class Batcher:
         """True while the model drains: new requests wait in the room."""
         self.padder: Padder | None = None
         """Set where requests of unequal length may share a run."""
-        self._group_costs = policy.GroupCosts()
+        self._group_costs = GroupCosts()
         self.costs = self._group_costs.all
-        self.rate = policy.ArrivalRate()
+        self.rate = ArrivalRate()
         self.allowance = policy.Allowance()
         self.limits = policy.Limits(settings.max_rows, settings.max_delay, settings.target_p99, settings.policy)
         """`max_rows` falls when a run ends out of memory."""
@@ -83,9 +84,9 @@ class Batcher:
     @property
     def waiting(self) -> int:
         """Requests that have not started."""
-        total = len(self.room)
+        total = self.room.size
         for lane in self.lanes:  # asked on every arrival: a generator costs three times as much
-            total += len(lane.queue)
+            total += lane.queue.size
         return total
 
     @property
@@ -104,7 +105,8 @@ class Batcher:
 
     def smallest_queue(self) -> int:
         """Requests that wait for the least busy ready replica."""
-        return min((len(lane.queue) for lane in self.lanes), default=len(self.room))
+        lanes = self.lanes
+        return lanes[0].queue.size if len(lanes) == 1 else min([lane.queue.size for lane in lanes], default=self.room.size)
 
     def open(self, replica: Runner) -> Lane:
         """A replica is ready: give it a lane and let it take what waits."""
@@ -148,7 +150,10 @@ class Batcher:
 
     def submit(self, request: InferRequest) -> None:
         """Queue a validated request: its rows and group are set."""
-        self._place(request)
+        if request.rows > 1:
+            self._place(request)
+        else:
+            self._enqueue(request)
         self.rate.observe(request.arrived, request.rows)
 
     def regroup(self, validate: Callable[[InferRequest], None]) -> None:
@@ -201,9 +206,8 @@ class Batcher:
                 left += policy.remaining(batch.rows, elapsed, costs)
                 elapsed = 0.0
             free.append(left)
-        arriving = self.rate.rate(now)
-        each = policy.cut(ahead + rows, self.limits, costs, arriving, len(lanes))
-        return policy.prospect(rows, ahead, free, each, arriving, costs)
+        each = policy.cut(ahead + rows, self.limits, costs, FOREVER, len(lanes))
+        return policy.prospect(rows, ahead, free, each, costs)
 
     # ── arrivals ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -283,8 +287,8 @@ class Batcher:
         if len(self.lanes) == 1 or lane.running:
             return head
         while head is None or policy.worth_merging(head[0], self._group_costs.of(lane.queue.next_group)):
-            longest = max(self.lanes, key=lambda other: len(other.queue))
-            if longest is lane or not longest.running or not len(longest.queue):
+            longest = max(self.lanes, key=lambda other: other.queue.size)
+            if longest is lane or not longest.running or not longest.queue.size:
                 break
             limit = self.row_limit - (head[0] if head else 0)
             stolen = longest.queue.steal(limit) if limit > 0 else []
@@ -295,7 +299,7 @@ class Batcher:
             head = lane.queue.head()
         return head
 
-    def _seal(self, lane: Lane, now: float, max_rows: int, costs: policy.CostModel) -> None:
+    def _seal(self, lane: Lane, now: float, max_rows: int, costs: CostModel) -> None:
         """Cut a batch, write it into a free slot and hand it to the replica."""
         requests = self._take(lane, now, max_rows, costs)
         if not requests:
@@ -320,17 +324,15 @@ class Batcher:
         lane.running.append((self._runs, batch))
         lane.active += len(requests)
         self._stats.batch_rows.observe(rows)
-        observe = self._stats.queue_seconds.observe
-        for request in requests:
-            observe(now - request.arrived)
+        self._stats.queue_seconds.observe_all([now - request.arrived for request in requests])
         lane.replica.run(self._runs, slot, end, inputs)
 
-    def _take(self, lane: Lane, now: float, max_rows: int, costs: policy.CostModel) -> list[InferRequest]:
+    def _take(self, lane: Lane, now: float, max_rows: int, costs: CostModel) -> list[InferRequest]:
         """The members of the next run: so many that the first of them is in time, and none that cannot be."""
         first = lane.queue.first()
         if first is None:
             return []
-        deadline, since = policy.too_late(now, self.limits, costs)
+        deadline, since = policy.too_late(now, max_rows, self.limits, costs)
         if lane.queue.rows <= max_rows:
             since = -FOREVER  # nobody behind them is served sooner without them
         requests, dropped = lane.queue.take(policy.fitting(max_rows, first.deadline - now, costs), deadline, since)
@@ -369,6 +371,7 @@ class Batcher:
             return
         self._group_costs.observe(batch.requests[0].group, batch.rows, message.seconds)
         self._stats.run_seconds.observe(message.seconds)
+        self.rate.suit(self.costs)
         self._pump(lane)
         try:
             view = lane.replica.slots[batch.slot].written(max((p.offset + p.nbytes for p in message.outputs), default=0))
@@ -386,11 +389,9 @@ class Batcher:
             log.error("the outputs of a run of %d requests cannot be given to its callers: %s", len(batch.requests), error)
             self._retry_alone(batch.requests, error if isinstance(error, WakefulError) else ExecutionFailed(f"unreadable outputs: {error}"))
         lane.free.append(batch.slot)
-        if self.limits.target_p99 is not None:
-            since = monotonic() - self.limits.target_p99
-            for request in batch.requests:
-                self.allowance.observe(request.arrived >= since)
-        if len(lane.queue):
+        if self.limits.target_p99 is not None and self.costs.runs > policy.TRIAL:  # whoever woke it was promised nothing
+            self.allowance.observe(batch.requests[0].arrived + self.limits.target_p99 >= monotonic())
+        if lane.queue.size:
             self._pump(lane)
 
     def failed(self, lane: Lane, message: Failed) -> None:

@@ -1,0 +1,199 @@
+"""What is learnt of a model while it serves: how long its runs take, and how fast rows arrive."""
+
+import math
+from collections.abc import Hashable
+
+MANY = 1 << 62
+"""As many rows as anybody likes."""
+
+
+class CostModel:
+    """Run time of a batch, t(rows) = fixed + per_row * rows seconds, learnt from the runs of one model, or of one of its shape groups.
+
+    Exponentially weighted least squares over means and (co)variances (West 1979), which do not cancel as raw sums would. Where the row counts
+    hardly differ, the slope cannot be seen and stays what it was; at first that is "everything is per row", which never makes a
+    batch wait, so that other row counts come about and correct it.
+    """
+
+    __slots__ = (
+        "fixed", "per_row", "runs", "worthwhile", "_compared", "_covariance", "_curve", "_last_rows", "_mean_rows", "_mean_seconds", "_variance",
+    )
+
+    MEMORY = 64
+    """Runs after which an observation has lost most of its weight."""
+    MIN_RUNS = 4
+    """Observations before anything relies on the estimate; the first runs of a session are slow."""
+    SURPRISE = 4.0
+    """One run counts as at most this many times its estimate, so that a hiccup does not look like the model."""
+    INERTIA = 1e-3
+    """Weight of the slope known so far, as a variance relative to the squared mean row count."""
+
+    def __init__(self) -> None:
+        self.fixed = 0.0
+        self.per_row = 0.0
+        self.runs = 0
+        self.worthwhile = MANY
+        """Rows of the largest runs that do not take longer for each row than smaller ones."""
+        self._curve: dict[int, _Size] = {}
+        self._last_rows = 0
+        self._compared = 0
+        self._mean_rows = 0.0
+        self._mean_seconds = 0.0
+        self._variance = 0.0
+        self._covariance = 0.0
+
+    @property
+    def known(self) -> bool:
+        return self.runs >= self.MIN_RUNS
+
+    @property
+    def split(self) -> bool:
+        """Have runs of different sizes shown which part of their time is fixed?"""
+        return self._compared >= self.MIN_RUNS
+
+    def estimate(self, rows: int) -> float:
+        """Seconds that a run of `rows` rows takes; 0 while nothing was observed."""
+        return self.fixed + self.per_row * rows
+
+    def observe(self, rows: int, seconds: float) -> None:
+        """Learn from a run that went well."""
+        if rows < 1 or not 0.0 <= seconds < math.inf:
+            return
+        if self.known and self._mean_seconds > 0.0:
+            seconds = min(seconds, self.SURPRISE * self.estimate(rows))
+        self.runs += 1
+        self._compared += rows != self._last_rows
+        self._last_rows = rows
+        weight = max(1.0 / self.runs, 1.0 / self.MEMORY)
+        off_rows, off_seconds = rows - self._mean_rows, seconds - self._mean_seconds
+        self._mean_rows += weight * off_rows
+        self._mean_seconds += weight * off_seconds
+        self._variance = (1.0 - weight) * (self._variance + weight * off_rows * off_rows)
+        self._covariance = (1.0 - weight) * (self._covariance + weight * off_rows * off_seconds)
+        self._solve()
+        self._look_at_sizes(rows, seconds)
+
+    def _look_at_sizes(self, rows: int, seconds: float) -> None:
+        """Runs that outgrow the processor's caches take longer for each row than smaller ones, which no straight line can tell."""
+        power = (rows - 1).bit_length()
+        size = self._curve.get(power)
+        if size is None or self.runs - size.last_run > _Size.FORGOTTEN:
+            size = self._curve[power] = _Size()
+        size.observe(seconds / rows, self.runs)
+        best, self.worthwhile = math.inf, MANY
+        for power in sorted(self._curve):
+            size = self._curve[power]
+            if size.runs < self.MIN_RUNS or self.runs - size.last_run > _Size.FORGOTTEN:
+                continue
+            if size.per_row > _Size.MARGIN * best:
+                self.worthwhile = 1 << (power - 1)
+                break
+            best = min(best, size.per_row)
+
+    def _solve(self) -> None:
+        through_origin = self._mean_seconds / self._mean_rows
+        known_slope = self.per_row if self.runs > 1 else through_origin
+        inertia = self.INERTIA * self._mean_rows * self._mean_rows
+        slope = (self._covariance + inertia * known_slope) / (self._variance + inertia)
+        self.per_row = min(max(slope, 0.0), through_origin)
+        self.fixed = max(self._mean_seconds - self.per_row * self._mean_rows, 0.0)
+
+
+class _Size:
+    """Runs of more than half of 2^n rows and at most so many."""
+
+    __slots__ = ("last_run", "per_row", "runs")
+
+    MEMORY = 16
+    MARGIN = 1.03
+    """A difference in time per row that counts."""
+    FORGOTTEN = 1000
+    """Runs of any size after which what was seen of one size may have changed."""
+
+    def __init__(self) -> None:
+        self.per_row = 0.0
+        self.runs = 0
+        self.last_run = 0
+
+    def observe(self, per_row: float, run: int) -> None:
+        self.runs += 1
+        self.last_run = run
+        self.per_row += (per_row - self.per_row) / min(self.runs, self.MEMORY)
+
+
+class GroupCosts:
+    """The runs of one model by shape group: long texts take longer than short ones. A group that has run too rarely is taken to be like all."""
+
+    __slots__ = ("all", "_groups")
+
+    MOST = 256
+    """Groups that are remembered; callers may send any number of shapes."""
+
+    def __init__(self) -> None:
+        self.all = CostModel()
+        self._groups: dict[Hashable, CostModel] = {}
+
+    def of(self, group: Hashable) -> CostModel:
+        """The best that is known of a group's runs."""
+        own = self._groups.get(group)
+        return own if own is not None and own.known else self.all
+
+    def observe(self, group: Hashable, rows: int, seconds: float) -> None:
+        """Learn from a run that went well."""
+        self.all.observe(rows, seconds)
+        own = self._groups.get(group)
+        if own is None:
+            if len(self._groups) >= self.MOST:
+                self._groups.clear()
+            own = self._groups[group] = CostModel()
+        own.observe(rows, seconds)
+
+
+class ArrivalRate:
+    """Rows that arrive in a second, the past weighted by exp(-age / window)."""
+
+    __slots__ = ("window", "_first", "_last", "_mass")
+
+    WINDOW = 0.25
+    """Seconds, while nothing is known of the model."""
+    RUNS = 125.0
+    """Runs of one row that the window is long: a few arrivals say nothing of a rate, and what was long ago nothing of now."""
+    SHORTEST, LONGEST = 0.05, 10.0
+    QUIET = 0.5
+    """Rows in the window: with less there is no traffic."""
+    PLENTY = 8.0
+    """Rows in the window from which on they tell a rate, though traffic has only begun."""
+    LEAST = 0.1
+    """Part of the window that has to be seen before it tells a rate."""
+
+    def __init__(self) -> None:
+        self.window = self.WINDOW
+        self._mass = 0.0
+        self._last = 0.0
+        self._first = 0.0
+        """The first arrival after a quiet time: of what was before it, the window holds nothing."""
+
+    def observe(self, now: float, rows: int) -> None:
+        self._mass *= math.exp((self._last - now) / self.window) if self._mass else 0.0
+        if self._mass < self.QUIET:
+            self._first = now
+        self._mass += rows
+        self._last = now
+
+    def rate(self, now: float) -> float:
+        mass = self._mass * math.exp((self._last - now) / self.window)
+        return mass / self._span(now, mass)
+
+    def suit(self, costs: CostModel) -> None:
+        """Look as far back as suits a model of these run times."""
+        window = min(max(self.RUNS * costs.estimate(1), self.SHORTEST), self.LONGEST)
+        if not 0.7 < window / self.window < 1.4:
+            rate = self._mass / self._span(self._last, self._mass)
+            self.window = window
+            self._mass = rate * self._span(self._last, rate * window)
+
+    def _span(self, now: float, mass: float) -> float:
+        """The window, in seconds, as far as there was traffic in it."""
+        if mass < self.PLENTY:
+            return self.window
+        return self.window * -math.expm1(-max((now - self._first) / self.window, self.LEAST))
