@@ -118,6 +118,31 @@ def test_identity_follows_companions_that_come_and_go(model: Path) -> None:
     assert identity_of(model) == before
 
 
+def test_directory_that_was_quiet_is_read_once_and_anew_when_it_changes(model: Path) -> None:
+    os.utime(model.parent, (1e9, 1e9))
+    before = identity_of(model)
+    assert identity_of(model) == before
+    beside(model, "weights.bin")
+    assert identity_of(model) != before
+
+
+def test_directory_that_has_just_changed_is_not_taken_as_known(model: Path) -> None:
+    before, status = identity_of(model), model.parent.stat()
+    beside(model, "weights.bin")
+    os.utime(model.parent, ns=(status.st_atime_ns, status.st_mtime_ns))  # as on a file system with coarse times
+    assert identity_of(model) != before
+
+
+def test_a_thousand_models_and_their_weights_share_a_directory(model: Path) -> None:
+    for number in range(1000):
+        beside(model, f"m{number}.onnx", b"")
+        beside(model, f"m{number}.onnx.data", b"")
+    os.utime(model.parent, (1e9, 1e9))
+    assert [names(model.with_name(f"m{number}.onnx")) for number in range(1000)] == [
+        [f"m{number}.onnx", f"m{number}.onnx.data"] for number in range(1000)
+    ]
+
+
 def test_identity_does_not_follow_neighbours(model: Path) -> None:
     beside(model, "other.onnx")
     before = identity_of(model)

@@ -4,8 +4,12 @@ import hashlib
 import os
 import platform
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
+
+from wakeful import clock
 
 _NO_DATA = (".json", ".log", ".md", ".py", ".toml", ".txt", ".yaml", ".yml")
 """Suffixes of files that lie beside models and change without them: settings, tokenizers, notes."""
@@ -14,6 +18,10 @@ _CPU_KEYS = frozenset({
     "vendor_id", "cpu family", "model", "model name", "flags",  # x86
     "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",  # ARM
 })
+
+COARSEST_CLOCK = 3.0
+"""Seconds: some file systems keep times no finer than two, and another machine's clock may differ."""
+MOST_DIRECTORIES = 256
 
 _CHUNK = 256 * 1024
 _MARK = b"\n\x08location\x12"
@@ -32,18 +40,54 @@ def model_files(model: Path) -> list[Path]:
     """
     if model.is_dir():
         return sorted(path for path in model.iterdir() if path.is_file())
-    with os.scandir(model.parent) as entries:
-        names = sorted(entry.name for entry in entries if _is_file(entry))
-    stem = model.stem
-    other_models = tuple(name.removesuffix(model.suffix) for name in names if name.endswith(model.suffix) and name != model.name)
-    longer_named = tuple(other for other in other_models if len(other) > len(stem) and other.startswith(stem))
+    companions = _companions(model.parent, model.suffix)
+    return [model, *(model.parent / name for name in sorted(companions.of_model.get(model.stem, []) + companions.of_any))]
 
-    def is_companion(name: str) -> bool:
-        if name.startswith(".") or name.endswith((model.suffix, *_NO_DATA)):
-            return False
-        return not name.startswith(longer_named if name.startswith(stem) else other_models)
 
-    return [model, *(model.parent / name for name in names if is_companion(name))]
+class _Companions(NamedTuple):
+    """Files in a directory that may hold weights of the models there."""
+
+    of_model: Mapping[str, list[str]]
+    """By the model's name without its suffix."""
+    of_any: list[str]
+
+
+class _Seen(NamedTuple):
+    state: tuple[int, int]
+    companions: _Companions
+
+
+_seen: dict[tuple[Path, str], _Seen] = {}
+"""A directory is read once: with a thousand models in it, each would read it again at every look."""
+
+
+def _companions(directory: Path, suffix: str) -> _Companions:
+    status = directory.stat()
+    state, key = (status.st_mtime_ns, status.st_ino), (directory, suffix)
+    seen = _seen.get(key)
+    if seen is not None and seen.state == state:
+        return seen.companions
+    now = clock.wall()
+    companions = _read_companions(directory, suffix)
+    if now - status.st_mtime > COARSEST_CLOCK:  # else the next change could leave the same time behind
+        if len(_seen) >= MOST_DIRECTORIES:
+            _seen.clear()
+        _seen[key] = _Seen(state, companions)
+    return companions
+
+
+def _read_companions(directory: Path, suffix: str) -> _Companions:
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in entries if _is_file(entry)]
+    models = {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
+    of_model: dict[str, list[str]] = {}
+    of_any: list[str] = []
+    for name in names:
+        if name.startswith(".") or name.endswith((suffix, *_NO_DATA)):
+            continue
+        owner = next((name[:end] for end in range(len(name), 0, -1) if name[:end] in models), None)
+        (of_any if owner is None else of_model.setdefault(owner, [])).append(name)
+    return _Companions(of_model, of_any)
 
 
 def identity_of(model: Path) -> str:
