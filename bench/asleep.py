@@ -17,6 +17,7 @@ from wakeful.loadgen.calls import Call
 
 SETTLE_SECONDS = 0.25
 """Between putting a model to sleep and asking for it again: its process shall have ended, and its memory be given back."""
+QUIET_SECONDS, QUIET_AT_MOST = 0.4, 20.0
 
 
 class Caller:
@@ -92,6 +93,16 @@ def until(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> N
         if time.monotonic() > end:
             raise ServerFailed(f"waited {seconds:.0f} s in vain until {what}")
         time.sleep(0.02)
+
+
+def wait_quiet(server: Wakeful) -> None:
+    """Until it has used no processor for a while: a daemon that has just started imports the models' library in another process."""
+    used, since = server.tree_cpu(), time.monotonic()
+    end = since + QUIET_AT_MOST
+    while time.monotonic() - since < QUIET_SECONDS and time.monotonic() < end:
+        time.sleep(0.05)
+        if (now := server.tree_cpu()) > used:
+            used, since = now, time.monotonic()
 
 
 def wait_prepared(server: Wakeful, model: str) -> None:

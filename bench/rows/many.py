@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bench.asleep import Caller, median, put_to_sleep, until, wait_prepared, warm_process
+from bench.asleep import Caller, median, put_to_sleep, wait_prepared, wait_quiet, warm_process
 from bench.context import Context
 from bench.models import encoder, tiny
 from bench.report import Row
@@ -42,6 +42,7 @@ def _registered(context: Context) -> Row:
             os.link(model.path, path)
             paths[f"m{number:04}"] = path
         cache = Path(directory) / "cache"
+        time.sleep(4.0)  # a directory that has just changed is looked at with more care
         first = next(iter(paths.items()))
         for _ in range(max(context.rounds, 3)):
             context.say(f"M: starting with {MODELS} models, and with one")
@@ -65,7 +66,7 @@ def _fresh(paths: Mapping[str, Path], cache: Path) -> dict[str, float]:
     began = time.perf_counter()
     with Wakeful(paths, cache=cache) as server:
         start = time.perf_counter() - began
-        until(lambda: "is awake" in server.log(), "the library is imported")
+        wait_quiet(server)
         pss = server.tree_pss()
         asked = time.perf_counter()
         page = server.call("GET", "/metrics")[1]

@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bench.asleep import Caller, put_to_sleep, until, wait_prepared
+from bench.asleep import Caller, put_to_sleep, until, wait_prepared, wait_quiet
 from bench.context import Context
 from bench.models import encoder, magika, tiny
 from bench.report import Plot, Row
@@ -25,7 +25,7 @@ def rows(context: Context) -> Iterator[Row]:
         tempfile.TemporaryDirectory(prefix="bench-") as directory,
         Wakeful({name: model.path for name, model in models.items()}, cache=Path(directory)) as server,
     ):
-        until(lambda: "is awake" in server.log(), "the library is imported")
+        wait_quiet(server)
         server.call("GET", "/metrics")
         fresh = server.tree_pss()
         with Caller(server.address) as caller:

@@ -1,11 +1,10 @@
 """Rows H and I: from nothing to an answer, prepared and on the very first load, against creating the stock session alone."""
 
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.asleep import SETTLE_SECONDS, Caller, Warm, median, put_to_sleep, until, wait_prepared, warm_process
+from bench.asleep import Caller, Warm, median, put_to_sleep, wait_prepared, wait_quiet, warm_process
 from bench.context import Context
 from bench.models import BenchModel, encoder
 from bench.report import Row
@@ -44,8 +43,7 @@ def _first(context: Context, model: BenchModel, call: Call, warm: Warm, director
     for number in range(max(context.rounds, 3)):
         context.say(f"I: first load {number + 1}")
         with Wakeful({model.name: model.path}, cache=directory / f"first-{number}") as server, Caller(server.address) as caller:
-            until(lambda server=server: "is awake" in server.log(), "the library is imported")  # type: ignore[misc]
-            time.sleep(SETTLE_SECONDS)
+            wait_quiet(server)
             woken = caller.ask(call)
         details.append(_run(woken, *warm.stock()[:2]))
     return _row("I", "the same on the very first load", SHARE_FIRST, details)
