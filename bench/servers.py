@@ -177,7 +177,10 @@ class Wakeful(Server):
     def metric(self, name: str, **labels: str) -> float:
         """The sum of the samples of /metrics that have these labels."""
         total = 0.0
-        for line in self.call("GET", "/metrics")[1].splitlines():
+        status, text = self.call("GET", "/metrics")
+        if status != http.HTTPStatus.OK:
+            raise self.failed(f"answered /metrics with status {status}")
+        for line in text.splitlines():
             if line.startswith((name + " ", name + "{")) and all(f'{key}="{value}"' in line for key, value in labels.items()):
                 total += float(line.rsplit(" ", 1)[1])
         return total
