@@ -3,15 +3,18 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.peers.peer import BATCH, INSIDE, Peer
+from bench.peers.peer import BATCH, CORES, INSIDE, Peer
 
 
 class BentoML(Peer):
     name = "BentoML"
     key = "bentoml"
-    choice = "adaptive batching"
+    choice = (
+        "Batchable endpoints of up to 64 rows with max_latency_ms 1000, a worker a core. One worker gave a tenth less. The latency is no waiting "
+        "time but what it drops requests after: at 10 ms it refused two thirds of them under this load."
+    )
 
-    def __init__(self, models: Mapping[str, Path], workers: int = 1, latency_ms: int = 10) -> None:
+    def __init__(self, models: Mapping[str, Path], workers: int = CORES, latency_ms: int = 1000) -> None:
         super().__init__(models)
         self.workers = workers
         self.latency_ms = latency_ms

@@ -10,9 +10,12 @@ from bench.peers.peer import BATCH, Peer, free_port
 class MLServer(Peer):
     name = "MLServer"
     key = "mlserver"
-    choice = "adaptive batching"
+    choice = (
+        "Custom runtime, adaptive batching of up to 64 rows within 0.2 ms, in the main process (parallel_workers 0). "
+        "One or two parallel workers gave a fifth less throughput; a batching time of 1 ms a fifth less, of 5 ms a third less."
+    )
 
-    def __init__(self, models: Mapping[str, Path], parallel_workers: int = 0, batch_seconds: float = 0.001) -> None:
+    def __init__(self, models: Mapping[str, Path], parallel_workers: int = 0, batch_seconds: float = 0.0002) -> None:
         super().__init__(models)
         self.parallel_workers = parallel_workers
         self.batch_seconds = batch_seconds

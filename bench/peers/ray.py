@@ -1,18 +1,21 @@
-"""Ray Serve: a proxy in front of replicas that are actors."""
+"""Ray Serve: HAProxy, which comes with it, in front of replicas that are actors."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.peers.peer import BATCH, INSIDE, Peer
+from bench.peers.peer import BATCH, CORES, INSIDE, Peer
 
 
 class RayServe(Peer):
     name = "Ray Serve"
     key = "ray"
-    choice = "@serve.batch"
+    choice = (
+        "@serve.batch of up to 64 rows within 0.2 ms, one replica behind the HAProxy that comes with it, RAY_SERVE_THROUGHPUT_OPTIMIZED. "
+        "With its own proxy, the default, it gave a fifteenth."
+    )
 
     def __init__(
-        self, models: Mapping[str, Path], replicas: int = 1, batch_seconds: float = 0.001, variables: Mapping[str, str] | None = None,
+        self, models: Mapping[str, Path], replicas: int = 1, batch_seconds: float = 0.0002, variables: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(models)
         self.replicas = replicas
@@ -24,4 +27,16 @@ class RayServe(Peer):
             port=port, directory=str(self.directory), replicas=self.replicas, ongoing=4 * BATCH,
             batching={"max_batch_size": BATCH, "batch_wait_timeout_s": self.batch_seconds},
         )
-        return [self.python, str(INSIDE / "ray_app.py"), settings], {"RAY_USAGE_STATS_ENABLED": "0", **self.variables}
+        proxy = self.directory / "haproxy"
+        return [self.python, str(INSIDE / "ray_app.py"), settings], {
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
+            "RAY_SERVE_ENABLE_HA_PROXY": "1",
+            "RAY_SERVE_HAPROXY_NBTHREAD": str(CORES),
+            "RAY_SERVE_HAPROXY_METRICS_ENABLED": "0",
+            "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(proxy / "haproxy.cfg"),
+            "RAY_SERVE_HAPROXY_SOCKET_PATH": str(proxy / "admin.sock"),
+            "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(proxy),
+            "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(proxy / "server-state"),
+            **self.variables,
+        }

@@ -37,7 +37,10 @@ if __name__ == "__main__":
     settings = json.loads(Path(sys.argv[1]).read_text())
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
     try:
-        ray.init(include_dashboard=False, _temp_dir=settings["directory"], object_store_memory=OBJECT_STORE_BYTES, log_to_driver=False)
+        ray.init(
+            include_dashboard=False, _temp_dir=settings["directory"], _node_ip_address="127.0.0.1", object_store_memory=OBJECT_STORE_BYTES,
+            log_to_driver=False,
+        )
         serve.start(http_options={"host": "127.0.0.1", "port": settings["port"]}, logging_config=QUIET)
         for name, path in settings["models"].items():
             serve.run(application(path, settings), name=name, route_prefix=f"/v2/models/{name}/infer")
