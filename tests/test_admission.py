@@ -66,7 +66,7 @@ def test_a_short_queue_is_weighed_only_by_who_is_in_a_hurry() -> None:
 
 def test_a_latency_target_refuses_even_behind_a_short_queue() -> None:
     late = batcher(1, wait=0.3, run=0.1)
-    admit(request(), model(target_p99=0.5), late)
+    admit(request(), model(target_p99=0.51), late)
     with pytest.raises(Overloaded, match=r"would need 0.400 s for this request, over target_p99_ms \(350\)"):
         admit(request(), model(target_p99=0.35), late)
 

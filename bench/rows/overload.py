@@ -28,7 +28,7 @@ LOADS = (0.7, 0.85, 1.0, 1.2)
 OVERLOAD = 2.0
 TARGETS = (("encoder", 0.100), ("magika", 0.100))
 """Seconds: about fifteen lone runs, so that batches have room."""
-CALLERS = 6
+CALLERS = 12
 """In the closed loop, for each replica: enough to keep it busy, too few to be refused."""
 WARM_SECONDS = 3.0
 RAMP = 0.5

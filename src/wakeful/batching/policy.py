@@ -221,15 +221,15 @@ class Allowance:
 
     FALL = 0.03
     RISE = FALL / 49.0
-    LEAST = 0.3
+    LEAST, FIRST, MOST = 0.3, 0.8, 0.95
 
     def __init__(self) -> None:
-        self.share = 1.0
+        self.share = self.FIRST
 
     def observe(self, in_time: bool) -> None:
         """Learn from a run."""
         if in_time:
-            self.share = min(self.share * (1.0 + self.RISE), 1.0)
+            self.share = min(self.share * (1.0 + self.RISE), self.MOST)
         else:
             self.share = max(self.share * (1.0 - self.FALL), self.LEAST)
 
