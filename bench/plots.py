@@ -32,7 +32,7 @@ def draw(rows: Sequence[Row], directory: Path) -> str:
             figure, axes = plt.subplots(figsize=(WIDTH, HEIGHT), layout="constrained")
             (_bars if plot.kind == "bars" else _lines)(axes, plot)
             axes.set_title(plot.title, loc="left", fontweight="bold")
-            figure.text(0.995, 0.005, "absolute figures: this machine's", ha="right", va="bottom", fontsize=7, color="#6b7280")
+            axes.set_title("absolute figures: this machine's", loc="right", fontsize=7, color="#6b7280")
             for suffix in ("png", "svg"):
                 figure.savefig(directory / f"{picture(row, plot)}.{suffix}", dpi=144, metadata={"Date": None} if suffix == "svg" else None)
             plt.close(figure)
@@ -44,7 +44,7 @@ def _bars(axes: Any, plot: Plot) -> None:
     thick, alone = 0.8 / len(plot.series), len(plot.series) == 1 and "Wakeful" in labels
     for number, (name, points) in enumerate(plot.series.items()):
         places = [at - 0.4 + thick * (number + 0.5) for at in range(len(points))]
-        colours = [OURS if alone and label == "Wakeful" else THEIRS if alone else COLOURS[number] for label in labels]
+        colours = [OURS if alone and label == "Wakeful" else THEIRS if alone else COLOURS[number % len(COLOURS)] for label in labels]
         bars = axes.bar(places, [y for _, y in points], thick * 0.94, label=name, color=colours)
         axes.bar_label(bars, [_short(y) for _, y in points], padding=2, fontsize=8)
     axes.set_xticks(range(len(labels)), labels)
