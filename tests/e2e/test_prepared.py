@@ -4,6 +4,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tests import onnx_models
 from tests.daemon import Daemon, running, wait_until
 
@@ -61,6 +63,29 @@ def test_a_prepared_copy_is_made_used_and_rebuilt(tmp_path: Path) -> None:
     with running(tmp_path / "first", "--models-dir", str(models)) as daemon:  # a new life finds the copy of the last one
         assert ask(daemon) == as_shipped
         assert daemon.wait_event("load", "heavy")["figures"]["how"] == "prepared copy"
+
+
+def test_a_model_that_answers_first_from_a_draft_is_copied_and_goes_on(tmp_path: Path) -> None:
+    config = tmp_path / "models.toml"
+    onnx_models.heavy(tmp_path / "heavy.onnx", MEGABYTES)
+    config.write_text('[[models]]\nid = "heavy"\npath = "heavy.onnx"\nmin_replicas = 2\nmin_residency_secs = 0\n')
+    with running(tmp_path / "daemon", "--config", str(config)) as daemon:
+        as_shipped = numbers(ask(daemon))
+        daemon.wait_event("prepare", "heavy", text="copy of")
+        (weights,) = (tmp_path / "daemon" / "cache").rglob("weights.bin")
+        weights.with_name("draft.json").write_text("{}")  # as preparing does for larger models
+        last = daemon.events()[-1]["seq"]
+        assert load_again(daemon) == "prepared copy"
+        daemon.wait_event("load", "heavy", text="#1 ready", since=last)
+        for _ in range(20):
+            np.testing.assert_allclose(numbers(ask(daemon)), as_shipped, rtol=1e-4, atol=1e-4)
+        copied = daemon.wait_event("load", "heavy", text="#1 ready", since=last)
+        assert copied["figures"]["how"] == "copied from a live replica"
+        assert not daemon.events(kind="restart")
+
+
+def numbers(outputs: Any) -> Any:
+    return outputs[0]["data"]
 
 
 def test_prepare_off_makes_no_copy(tmp_path: Path) -> None:
