@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.batching.parts import Part, Parted, next_part, row_slices
+from wakeful.batching.parts import Part, Parted, row_slices
 from wakeful.errors import ExecutionFailed, WakefulError
 from wakeful.inference import InferRequest
 from wakeful.tensors import Tensor, encode_strings
@@ -32,7 +32,8 @@ class Collector:
 
     def take(self) -> InferRequest:
         part = self.queue.pop(0)
-        next_part(part)
+        assert isinstance(part, Part)
+        part.whole.submit_next()
         return part
 
 

@@ -24,7 +24,7 @@ def filled(*requests: InferRequest) -> BatchQueue:
 def batches(queue: BatchQueue, max_rows: int) -> list[list[int]]:
     """Row counts of all batches to come."""
     found = []
-    while len(queue):
+    while queue.size:
         found.append([one.rows for one in queue.take(max_rows)[0]])
     return found
 
@@ -86,7 +86,7 @@ def test_dropped_ones_do_not_hide_those_behind_them() -> None:
     queue = filled(gone, good)
     gone.left = True
     assert queue.take(8) == ([good], [gone])
-    assert (len(queue), queue.rows) == (0, 0)
+    assert (queue.size, queue.rows) == (0, 0)
 
 
 def test_a_group_whose_oldest_is_dropped_gives_way_to_the_one_that_is_older_now() -> None:
@@ -125,20 +125,20 @@ def test_steal_takes_the_oldest_batch_and_loses_nobody() -> None:
     gone.left = True
     stolen = queue.steal(4)
     assert [one.arrived for one in stolen] == [1, 2, 0]
-    assert (len(queue), queue.rows) == (3, 6)
+    assert (queue.size, queue.rows) == (3, 6)
 
 
 def test_drain_is_in_order_of_arrival() -> None:
     queue = filled(request(0), request(1, group="b"), request(2), request(3, group=None))
     assert [one.arrived for one in queue.drain()] == [0, 1, 2, 3]
-    assert (len(queue), queue.rows, queue.head()) == (0, 0, None)
+    assert (queue.size, queue.rows, queue.head()) == (0, 0, None)
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from(["a", "b", None])), max_size=40), st.integers(1, 8))
 def test_every_request_comes_out_once_in_lawful_batches(wishes: list[tuple[int, str | None]], max_rows: int) -> None:
     requests = [request(float(i), rows, group) for i, (rows, group) in enumerate(wishes)]
     queue, seen = filled(*requests), []
-    while len(queue):
+    while queue.size:
         oldest = min((one for one in requests if one not in seen), key=lambda one: one.arrived)
         batch, dropped = queue.take(max_rows)
         assert batch[0] is oldest
@@ -201,7 +201,7 @@ class QueueAgainstList(RuleBasedStateMachine):
 
     @invariant()
     def agrees(self) -> None:
-        assert len(self.queue) == len(self.waiting)
+        assert self.queue.size == len(self.waiting)
         assert self.queue.rows == sum(one.rows for one in self.waiting)
         assert self.queue.next_deadline() <= min((one.deadline for one in self.waiting), default=FOREVER)
         head = self.queue.head()

@@ -20,6 +20,7 @@ from wakeful.clock import monotonic
 from wakeful.config.settings import BatchingSettings
 from wakeful.errors import BY_CODE, ExecutionFailed, OutOfMemory, Overloaded, TimedOut, WakefulError
 from wakeful.inference import FOREVER, InferRequest
+from wakeful.runtime.arena import Slot
 from wakeful.runtime.messages import Done, Failed
 from wakeful.telemetry.metrics import ModelStats
 
@@ -307,7 +308,8 @@ class Batcher:
         rows = 0
         for request in requests:
             rows += request.rows
-            parts.next_part(request)
+            if isinstance(request, parts.Part):  # its successor goes to the back of the queue
+                request.whole.submit_next()
         slot = lane.free.pop()
         try:
             members = [request.inputs for request in requests] if self.padder is None else self.padder.fill(requests)
@@ -323,9 +325,9 @@ class Batcher:
             lane.since = now
         lane.running.append((self._runs, batch))
         lane.active += len(requests)
+        lane.replica.run(self._runs, slot, end, inputs)
         self._stats.batch_rows.observe(rows)
         self._stats.queue_seconds.observe_all([now - request.arrived for request in requests])
-        lane.replica.run(self._runs, slot, end, inputs)
 
     def _take(self, lane: Lane, now: float, max_rows: int, costs: CostModel) -> list[InferRequest]:
         """The members of the next run: so many that the first of them is in time, and none that cannot be."""
@@ -365,34 +367,42 @@ class Batcher:
             self._closing.remove(lane)
 
     def done(self, lane: Lane, message: Done) -> None:
-        """A run has ended well. The next batch goes out first, then the answers, so that the replica never waits for them."""
+        """A run has ended well. The next batch goes out first, then the answers, so that the replica never waits for them; all else comes last."""
         batch = self._finish(lane, message.run)
         if batch is None:
             return
-        self._group_costs.observe(batch.requests[0].group, batch.rows, message.seconds)
-        self._stats.run_seconds.observe(message.seconds)
-        self.rate.suit(self.costs)
-        self._pump(lane)
+        if lane.queue.size:
+            self._pump(lane)
         try:
-            view = lane.replica.slots[batch.slot].written(max((p.offset + p.nbytes for p in message.outputs), default=0))
-            if len(batch.requests) == 1:
-                if self.padder is not None:
-                    self.padder.learn(batch.requests[0], message.outputs)
-                self._answer(batch.requests[0], collate.whole(message.outputs, view), message.seconds)
-            else:
-                answers = collate.cut(message.outputs, [request.rows for request in batch.requests], view)
-                if self.padder is not None:
-                    answers = self.padder.cut(batch.requests, answers)
-                for request, outputs in zip(batch.requests, answers, strict=True):
-                    self._answer(request, outputs, message.seconds)
+            self._give(batch, message, lane.replica.slots[batch.slot])
         except Exception as error:  # noqa: BLE001 - a runtime may answer anything, and its callers must not wait for ever
             log.error("the outputs of a run of %d requests cannot be given to its callers: %s", len(batch.requests), error)
             self._retry_alone(batch.requests, error if isinstance(error, WakefulError) else ExecutionFailed(f"unreadable outputs: {error}"))
         lane.free.append(batch.slot)
+        self._learn(batch, message.seconds)
+        self._pump(lane)
+
+    def _give(self, batch: Batch, message: Done, slot: Slot) -> None:
+        """Each caller gets its own rows. Raises whatever is wrong with the outputs."""
+        requests = batch.requests
+        view = slot.written(max([p.offset + p.nbytes for p in message.outputs], default=0))
+        if len(requests) == 1:
+            if self.padder is not None:
+                self.padder.learn(requests[0], message.outputs)
+            self._answer(requests[0], collate.whole(message.outputs, view), message.seconds)
+            return
+        answers = collate.cut(message.outputs, [request.rows for request in requests], view)
+        if self.padder is not None:
+            answers = self.padder.cut(requests, answers)
+        for request, outputs in zip(requests, answers, strict=True):
+            self._answer(request, outputs, message.seconds)
+
+    def _learn(self, batch: Batch, seconds: float) -> None:
+        self._stats.run_seconds.observe(seconds)
+        self._group_costs.observe(batch.requests[0].group, batch.rows, seconds)
+        self.rate.suit(self.costs)
         if self.limits.target_p99 is not None and self.costs.runs > policy.TRIAL:  # whoever woke it was promised nothing
             self.allowance.observe(batch.requests[0].arrived + self.limits.target_p99 >= monotonic())
-        if lane.queue.size:
-            self._pump(lane)
 
     def failed(self, lane: Lane, message: Failed) -> None:
         """A run has failed. Members of a merged run are tried alone, so that only the culprit fails."""

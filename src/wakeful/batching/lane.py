@@ -58,12 +58,12 @@ class Lane:
 
     @property
     def busy(self) -> bool:
-        return bool(self.running or len(self.queue))
+        return bool(self.running or self.queue.size)
 
     @property
     def load(self) -> tuple[int, int]:
         """(waiting requests, running requests): what routing compares."""
-        return len(self.queue), self.active
+        return self.queue.size, self.active
 
     def cancel_timer(self) -> None:
         if self.timer is not None:

@@ -107,9 +107,3 @@ class Parted:
             rows = sum(piece.shape[0] for piece in pieces)
             joined.append(first._replace(shape=(rows, *first.shape[1:]), data=b"".join(piece.data for piece in pieces)))
         return joined
-
-
-def next_part(request: InferRequest) -> None:
-    """Called when `request` is taken from the queue: its successor, if it is a part, goes to the back of the queue."""
-    if isinstance(request, Part):
-        request.whole.submit_next()

@@ -30,19 +30,17 @@ class BatchQueue:
     Only the event loop touches it. `group` and `rows` of a request must not change while it is here; `left` may.
     """
 
-    __slots__ = ("rows", "_size", "_groups", "_head", "_earliest")
+    __slots__ = ("rows", "size", "_groups", "_head", "_earliest")
 
     def __init__(self) -> None:
         self.rows = 0
-        self._size = 0
+        self.size = 0
+        """Requests."""
         self._groups: dict[Hashable, Group] = {}
         """By key. None of them empty, but that the last one stays when the queue runs empty: most models have one group only."""
         self._head: Group | None = None
         """The group of the oldest request; None: to be found again."""
         self._earliest = FOREVER
-
-    def __len__(self) -> int:
-        return self._size
 
     def push(self, request: InferRequest) -> None:
         """Add a request in the order of arrival. One that comes from another replica may be older than what is here."""
@@ -58,13 +56,13 @@ class BatchQueue:
             self._head = None
         group.rows += request.rows
         self.rows += request.rows
-        self._size += 1
+        self.size += 1
         if request.deadline < self._earliest:
             self._earliest = request.deadline
 
     def head(self) -> tuple[int, float] | None:
         """Waiting rows of the oldest request's group (ALONE if it runs alone) and when that request arrived."""
-        if not self._size:
+        if not self.size:
             return None
         group = self._head or self._find_head()
         return (ALONE if group.key is None else group.rows), group.requests[0].arrived
@@ -72,11 +70,11 @@ class BatchQueue:
     @property
     def next_group(self) -> Hashable:
         """The group of the oldest request; None also where nothing waits."""
-        return (self._head or self._find_head()).key if self._size else None
+        return (self._head or self._find_head()).key if self.size else None
 
     def first(self) -> InferRequest | None:
         """The oldest request."""
-        return (self._head or self._find_head()).requests[0] if self._size else None
+        return (self._head or self._find_head()).requests[0] if self.size else None
 
     def take(self, max_rows: int, now: float = -FOREVER, since: float = -FOREVER) -> tuple[list[InferRequest], list[InferRequest]]:
         """Take the next batch: whole requests of the oldest's group in order, at least one, together at most `max_rows` if more than one.
@@ -86,7 +84,7 @@ class BatchQueue:
         """
         batch: list[InferRequest] = []
         dropped: list[InferRequest] = []
-        while self._size and not batch:
+        while self.size and not batch:
             self._take_from(self._head or self._find_head(), max_rows, now, since, batch, dropped)
         return batch, dropped
 
@@ -113,7 +111,7 @@ class BatchQueue:
             everything.sort(key=lambda request: request.arrived)
         self._groups.clear()
         self._head = None
-        self.rows = self._size = 0
+        self.rows = self.size = 0
         self._earliest = FOREVER
         return everything
 
@@ -122,7 +120,7 @@ class BatchQueue:
         return self._earliest
 
     def _open(self, key: Hashable) -> Group:
-        if not self._size:
+        if not self.size:
             self._groups.clear()
         group = self._groups[key] = Group(key)
         return group
@@ -157,12 +155,12 @@ class BatchQueue:
         else:
             for _ in range(leaving):
                 requests.popleft()
-        self._size -= leaving
+        self.size -= leaving
         group.rows -= removed
         self.rows -= removed
         if len(self._groups) > 1:
             self._head = None
             if not requests:
                 del self._groups[key]
-        if not self._size:
+        if not self.size:
             self._earliest = FOREVER

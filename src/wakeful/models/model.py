@@ -159,7 +159,7 @@ class Model:
 
     def _leave_when_served(self) -> None:
         """End the replicas of a model that is to sleep as soon as nothing is queued; they finish their runs."""
-        if self._leaving is not None and not any(len(lane.queue) for lane in self.batcher.lanes):
+        if self._leaving is not None and not any(lane.queue.size for lane in self.batcher.lanes):
             self.group.end_all(self._leaving)
 
     def start_standing(self) -> None:
@@ -220,7 +220,7 @@ class Model:
     def _scene(self) -> Scene:
         supervisor, starting = self._around.supervisor, self.group.starting
         cores = None if self.device.startswith("cuda") else max(1, self._around.cores // max(1, self.settings.runtime.threads))
-        queues = [len(lane.queue) for lane in self.batcher.lanes] + [0] * starting
+        queues = [lane.queue.size for lane in self.batcher.lanes] + [0] * starting
         stats = self.stats
         return Scene(
             queues, starting, self.batcher.active, stats.batch_rows.sum, supervisor.loaded, cores, stats.run_seconds.sum, stats.run_seconds.count,
@@ -333,7 +333,7 @@ class Model:
         self._until_asleep.release()
         if self._closed:
             self._until_awake.fail(Unavailable(f"model {self.id} was removed, or the server is stopping", unstarted=True))
-        elif len(self.batcher.room) or self._until_awake or (self._stands and not by_hand and self._restoring is None):
+        elif self.batcher.room.size or self._until_awake or (self._stands and not by_hand and self._restoring is None):
             self._look_at_file()
             self._wake()
 

@@ -90,6 +90,12 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
+    def observe_all(self, values: Sequence[float]) -> None:
+        counts, bounds = self.counts, self.bounds
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1
+        self.sum += sum(values)
+
     @property
     def count(self) -> int:
         return sum(self.counts)
@@ -139,7 +145,9 @@ class ModelStats:
     def settled(self, protocol: str, outcome: str, seconds: float) -> None:
         """Count one request. `outcome` is SUCCESS or an error's code, `seconds` the time since it arrived."""
         self.requests[protocol, outcome] += 1
-        self.request_seconds.observe(seconds)
+        histogram = self.request_seconds
+        histogram.counts[bisect_left(SECONDS, seconds)] += 1
+        histogram.sum += seconds
         if outcome != SUCCESS:
             self.failed_seconds += seconds
         if self._listener is not None:

@@ -9,7 +9,6 @@ from wakeful.runtime.arena import aligned
 from wakeful.runtime.messages import Placement, TensorSpec
 from wakeful.tensors import DTYPES, LENGTH, decode_strings, element_count, encode_strings
 
-
 NUMPY = {name: np.dtype(dtype.numpy) for name, dtype in DTYPES.items()}
 
 

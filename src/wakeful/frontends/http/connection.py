@@ -159,7 +159,10 @@ class Connection(asyncio.Protocol):
             head = self._heads.get(data[: self._end])
             if head is not None and head.whole == len(data):  # the common case: the same head again, and one request, wholly there
                 self._head = head
-                self._handle(head, data[self._end :])
+                try:
+                    head.route.handler(self, head, data[self._end :])
+                except Exception as error:  # noqa: BLE001 - as in _handle
+                    self.fail(error)
                 return
         self._keep(data)
 
