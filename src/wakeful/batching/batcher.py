@@ -229,7 +229,7 @@ class Batcher:
             return
         lane = lanes[0] if len(lanes) == 1 else lanes[self._choose([lane.load for lane in lanes])]
         lane.queue.push(request)
-        if not lane.scheduled:
+        if not lane.scheduled and lane.queue.rows >= lane.full_at:
             lane.scheduled = True
             self._loop.call_soon(self._pump, lane)  # whatever arrives in this turn of the loop may share the run
         if lane.running and len(lanes) > 1:
@@ -267,6 +267,8 @@ class Batcher:
             if due > now:
                 if due < FOREVER:
                     lane.timer = self._loop.call_later(due - now, self._timer_fired, lane)
+                elif lane.running:
+                    lane.full_at = policy.row_limit(self.limits, costs)
                 return
             self._seal(lane, now, policy.cut(head[0], self.limits, costs, self.rate.rate(now), len(self.lanes)), costs)
 
@@ -356,6 +358,7 @@ class Batcher:
         if not lane.running or lane.running[0][0] != run:  # not a run of ours: a broken child
             return None
         _, batch = lane.running.popleft()
+        lane.full_at = 0
         lane.since = monotonic()
         lane.active -= len(batch.requests)
         if lane.closed and not lane.running:

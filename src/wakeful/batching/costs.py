@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Hashable
+from copy import deepcopy
 
 MANY = 1 << 62
 """As many rows as anybody likes."""
@@ -124,13 +125,15 @@ class _Size:
 class GroupCosts:
     """The runs of one model by shape group: long texts take longer than short ones. A group that has run too rarely is taken to be like all."""
 
-    __slots__ = ("all", "_groups")
+    __slots__ = ("all", "_first", "_groups")
 
     MOST = 256
     """Groups that are remembered; callers may send any number of shapes."""
 
     def __init__(self) -> None:
         self.all = CostModel()
+        self._first: Hashable = self
+        """The first group that ran. As long as there is no other, what is known of all is what is known of it."""
         self._groups: dict[Hashable, CostModel] = {}
 
     def of(self, group: Hashable) -> CostModel:
@@ -140,6 +143,13 @@ class GroupCosts:
 
     def observe(self, group: Hashable, rows: int, seconds: float) -> None:
         """Learn from a run that went well."""
+        if not self._groups:
+            if self._first is self:
+                self._first = group
+            if group == self._first:
+                self.all.observe(rows, seconds)
+                return
+            self._groups[self._first] = deepcopy(self.all)
         self.all.observe(rows, seconds)
         own = self._groups.get(group)
         if own is None:

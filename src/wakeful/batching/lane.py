@@ -39,7 +39,7 @@ class Batch:
 class Lane:
     """State alone; the batcher, which owns all lanes of a model, is its only writer."""
 
-    __slots__ = ("active", "closed", "doubted", "free", "queue", "replica", "running", "scheduled", "since", "timer")
+    __slots__ = ("active", "closed", "doubted", "free", "full_at", "queue", "replica", "running", "scheduled", "since", "timer")
 
     def __init__(self, replica: Runner) -> None:
         self.replica = replica
@@ -50,6 +50,8 @@ class Lane:
         """Requests in running batches."""
         self.closed = False
         self.scheduled = False
+        self.full_at = 0
+        """Waiting rows below which it is of no use to look whether a batch is due: while one runs, only a full one is sealed ahead."""
         self.since = 0.0
         """When the run at the head of `running` began."""
         self.doubted = 0

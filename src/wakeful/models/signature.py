@@ -1,7 +1,8 @@
 """Does a request fit a model's signature, how many rows has it, and with which others may it share a run?"""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from itertools import count
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ MEMO_SIZE = 4096
 
 Key = tuple[str, str, tuple[int, ...]]
 """Name, datatype and shape of an input."""
+
+_form: Callable[[Tensor], Key] = itemgetter(slice(3))
 
 _new_group = count().__next__
 """Numbers of groups, unique in the daemon's life: what was grouped by an earlier validator may still wait."""
@@ -64,7 +67,7 @@ class Validator:
             request.coerce = False
         if self._padder is not None:
             request.inputs = self._padder.with_mask(request.inputs)
-        key = tuple([tensor[:3] for tensor in request.inputs])
+        key = tuple(map(_form, request.inputs))
         form = self._forms.get(key) or self._learn(key)
         if form.order is not None:
             request.inputs = [request.inputs[position] for position in form.order]
