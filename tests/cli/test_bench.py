@@ -164,6 +164,7 @@ def test_an_unknown_model(daemon: Daemon) -> None:
     (["--trace", "nowhere"], "cannot read nowhere: No such file or directory"),
     (["--plot", "x.jpeg"], "--plot x.jpeg: pictures are written as .png or .svg"),
     (["--rate", "0.001", "--duration", "0.1"], "no call is due"),
+    (["--rate", "1e9"], "more than 20,000,000 calls"),
     (["--rate", "fast"], "argument --rate: 'fast' is not a number of 0 or more"),
     (["--connections", "0"], "argument --connections: '0' is not a whole number of 1 or more"),
     (["--conections", "1"], "wakeful bench does not know --conections\n  hint: did you mean --connections?"),

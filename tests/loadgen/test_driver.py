@@ -66,7 +66,7 @@ def test_calls_are_taken_in_turn_or_by_order() -> None:
     with serving(lambda number, request: [reply()]) as server:
         assert list(closed(server.address, calls, connections=1, seconds=60, most=4).call) == [0, 1, 0, 1]
         assert list(closed(server.address, calls, connections=1, seconds=60, most=4, order=[1, 1, 0]).call) == [1, 1, 0, 1]
-        results = open_loop(server.address, calls, constant(1000, 0.003), connections=1, order=[1, 0, 1])
+        results = open_loop(server.address, calls, np.array([0, 0.001, 0.002]), connections=1, order=np.array([1, 0, 1]))  # type: ignore[arg-type]
         assert list(results.call) == [1, 0, 1]
         assert [request.split(b" ")[1] for request in server.requests[-3:]] == [b"/b", b"/a", b"/b"]
         assert results.rows_per_second(calls) == pytest.approx(9 / results.wall)
@@ -117,6 +117,22 @@ def test_a_large_body_goes_out_as_the_server_takes_it() -> None:
         results = closed(server.address, [call], connections=2, seconds=60, most=4)
         assert results.ok() == 4
         assert all(request.endswith(body) and request == call.data for request in server.requests)
+
+
+def test_an_answer_before_all_was_sent() -> None:
+    """What is left of the body must not be taken for the next request."""
+    small, large = CALL, Call(b"POST /x HTTP/1.1\r\nContent-Length: 0\r\n\r\n" + bytes(1 << 26), 1, "large")
+    with serving(lambda number, request: [reply(), HANG_UP] if request.startswith(b"POST /x") else [reply()]) as server:
+        results = closed(server.address, [small, large], connections=1, seconds=60, most=8)
+        assert len(results) == 8
+        assert list(results.status)[::2] == [200] * 4
+        assert sum(request == small.data for request in server.requests) == 4
+
+
+def test_a_name_of_several_addresses() -> None:
+    with serving(lambda number, request: [reply()]) as server:
+        results = closed(("localhost", server.address[1]), [CALL], connections=1, seconds=60, most=3)
+        assert results.ok() == 3
 
 
 def test_an_answer_that_breaks_off() -> None:

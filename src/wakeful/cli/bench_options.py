@@ -15,6 +15,8 @@ CALLERS = 16
 """Connections of a closed loop."""
 MOST_CONNECTIONS = 256
 """Of an open loop, which opens them as it needs them."""
+MOST_CALLS = 20_000_000
+"""Of an open loop: each has its place in memory."""
 EPILOG = """\
 Without --rate, --bursts or --trace the loop is closed: each connection sends its next call when it has its answer. That shows what a server can
 do, and hides its stalls. The other three are open loops: calls are sent when they are due, and latency counts from then.
@@ -83,6 +85,8 @@ def load_of(arguments: Namespace) -> Load:
         connections = arguments.connections or CALLERS
         return Load(f"{connections} connection{'' if connections == 1 else 's'} for {seconds:g} s", connections, warmup, seconds, None)
     connections, seed = arguments.connections or MOST_CONNECTIONS, arguments.seed
+    if (arguments.rate or max((arguments.bursts or (0.0,))[:2])) * (warmup + seconds) > MOST_CALLS:
+        raise WrongUse(f"more than {MOST_CALLS:,} calls", ("hint", "a lower rate, or a shorter --duration"))
     if kind == "rate":
         due = arrivals.poisson(arguments.rate, warmup + seconds, seed)
         text = f"{arguments.rate:g} calls/s for {seconds:g} s"

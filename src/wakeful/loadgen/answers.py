@@ -87,6 +87,10 @@ class Answer:
         self.surplus = self._missing < 0
         return self._missing <= 0
 
+    def begun(self) -> bool:
+        """Something of it has come."""
+        return self.head is not None or bool(self._line)
+
     def closed(self) -> bool:
         """The connection has ended: was that the end of the answer?"""
         return self.head is not None and self.head.length == UNTIL_CLOSED

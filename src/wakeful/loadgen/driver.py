@@ -38,7 +38,7 @@ def closed(
     again; at most `most` of them."""
     wires = Wires(address, calls, timeout)
     try:
-        return _Closed(wires, order or range(len(calls)), connections, (warmup, seconds), most).run(progress)
+        return _Closed(wires, _order(order, calls), connections, (warmup, seconds), most).run(progress)
     finally:
         wires.close()
 
@@ -56,9 +56,13 @@ def open_loop(
     wires = Wires(address, calls, timeout)
     try:
         with short_slice():
-            return _Open(wires, order or range(len(calls)), connections, arrivals, timeout).run(progress)
+            return _Open(wires, _order(order, calls), connections, array("d", arrivals), timeout).run(progress)
     finally:
         wires.close()
+
+
+def _order(order: Sequence[int] | None, calls: Sequence[Call]) -> "array[int]":
+    return array("l", range(len(calls)) if order is None else order)
 
 
 @contextmanager
@@ -141,7 +145,7 @@ class _Closed(_Run):
         self._begin = began + self._warmup
         self._end = self._begin + self._seconds
         look = began
-        for _ in range(self._connections):
+        for _ in range(min(self._connections, self._most)):
             self._send(wires.connect(), monotonic())
         while wires.wires or (now < self._end and self._next < self._most):
             wires.turn(max(look - now, 0.0))

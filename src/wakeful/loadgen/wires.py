@@ -18,6 +18,8 @@ LOOK = 0.1
 CHUNK = 1 << 16
 EVENTS = 256
 KNOWN_HEADS = 4096
+PATIENCE = 2.0
+"""Seconds for one of several addresses to answer."""
 TEXT = 1000
 """Characters of an error's text that are kept."""
 
@@ -50,8 +52,7 @@ class Wires:
     def __init__(self, address: tuple[str, int], calls: Sequence[Call], timeout: float) -> None:
         if not calls:
             raise ValueError("there is no call to send")
-        found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0]
-        self._family, self._address = found[0], found[4]
+        self._family, self._address = _reachable(address)
         self._payloads = [call.data for call in calls]
         self._sizes = [len(call.data) for call in calls]
         self._timeout = timeout
@@ -198,8 +199,9 @@ class Wires:
         elif wire.answer is not None and wire.answer.closed():
             self.drop(wire)
             self._finish(wire, wire.answer)
-        elif wire.served and wire.answer is None:
+        elif wire.served and (wire.answer is None or not wire.answer.begun()):
             self.drop(wire)
+            wire.answer = wire.rest = None
             self._once_more(wire)
         else:
             self._fail(wire, text, monotonic())
@@ -242,6 +244,7 @@ class Wires:
             self._epoll.modify(wire.fd, select.EPOLLIN)
 
     def _send_later(self, wire: Wire, sent: int) -> None:
+        wire.answer = Answer()  # one that comes before all was sent must not take the short way
         wire.rest = memoryview(self._payloads[wire.call])[sent:]
         self._epoll.modify(wire.fd, select.EPOLLIN | select.EPOLLOUT)
 
@@ -263,3 +266,14 @@ class Wires:
 
 def _text(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
+
+
+def _reachable(address: tuple[str, int]) -> tuple[int, tuple[object, ...]]:
+    """Family and address. A name may stand for several, "localhost" for one of IPv6 and one of IPv4: the first that answers is meant."""
+    found = [(family, where) for family, _, _, _, where in socket.getaddrinfo(*address, type=socket.SOCK_STREAM)]
+    for family, where in found if len(found) > 1 else ():
+        with suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as sock:
+            sock.settimeout(PATIENCE)
+            sock.connect(where)
+            return family, where
+    return found[0]
