@@ -72,7 +72,8 @@ def _throughput(context: Context, pairs: Mapping[str, Pairs], missing: Mapping[s
         reached.append(times["triton"].median >= TIMES_TRITON)
     if python:
         best = min(python, key=lambda name: python[name].median)
-        said.append(f"{python[best].show('.1f', 'x')} of {pairs[best][0][1].server}, the best Python peer")
+        peers = f"{len(python)} Python peer{'s' if len(python) > 1 else ''} measured"
+        said.append(f"{python[best].show('.1f', 'x')} of {pairs[best][0][1].server}, the best of {peers}")
         reached.append(python[best].median >= TIMES_PYTHON)
     said.append(f"{floor} of the floor")
     ours = [mine for of_peer in pairs.values() for mine, _ in of_peer]
