@@ -10,8 +10,8 @@ class BentoML(Peer):
     name = "BentoML"
     key = "bentoml"
     choice = (
-        "Batchable endpoints of up to 64 rows with max_latency_ms 1000, a worker a core. One worker gave a tenth less. The latency is no waiting "
-        "time but what it drops requests after: at 10 ms it refused nearly all of them under this load."
+        "Batchable endpoints of up to 64 rows with max_latency_ms 1000, a worker a core. One worker gave a tenth less. The latency is no "
+        "waiting time but what it drops requests after: at 10 ms it refused nearly all of them under this load."
     )
 
     def __init__(self, models: Mapping[str, Path], workers: int = CORES, latency_ms: int = 1000) -> None:

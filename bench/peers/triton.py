@@ -47,7 +47,8 @@ class Triton(Peer):
         self._place_stub(server)
         command = [
             str(server / "bin" / "tritonserver"), "--model-repository", str(repository), "--backend-directory", str(server / "backends"),
-            "--http-address", "127.0.0.1", "--http-port", str(port), "--allow-grpc", "false", "--allow-metrics", "false", "--log-info", "false",
+            "--http-address", "127.0.0.1", "--http-port", str(port), "--allow-grpc", "false", "--allow-metrics", "false",
+            "--log-info", "false",
         ]
         # The stub, which is the model's interpreter, needs Python's own library. It finds packages by PATH alone and ignores PYTHONPATH.
         libraries = [str(packages / "nvidia_pytriton.libs"), sysconfig.get_config_var("LIBDIR") or ""]

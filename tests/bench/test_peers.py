@@ -70,7 +70,7 @@ def test_an_environment_is_made_once_and_anew_for_another_list(listed: Path, cac
     (listed / "nobody.txt").write_text("# nothing\n")
     directory = environment("nobody", said.append)
     assert directory == cache / "peers" / "nobody"
-    command = [directory / "bin" / "python", "-c", "import sys; print(sys.prefix)"]
+    command = [str(directory / "bin" / "python"), "-c", "import sys; print(sys.prefix)"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == str(directory)
     environment("nobody", said.append)
     assert len(said) == 1
