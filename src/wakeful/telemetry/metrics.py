@@ -10,6 +10,7 @@ some twenty times as long, a stall that every request would see (docs/decisions/
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
@@ -202,6 +203,7 @@ Samples = Iterable[tuple[tuple[str, ...], float]]
 """Label values, in the order of the definition, and a number."""
 
 
+@lru_cache(maxsize=4096)
 def _escape(label: str) -> str:
     return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
@@ -213,10 +215,8 @@ def _head(name: str) -> str:
 
 def _family(name: str, samples: Samples) -> Iterator[str]:
     yield _head(name)
-    labels = DEFINITIONS[name].labels
-    for values, number in samples:
-        pairs = ",".join([f'{label}="{_escape(value)}"' for label, value in zip(labels, values, strict=True)])
-        yield f"{name}{{{pairs}}} {number}\n"
+    line = name + "{" + ",".join([f'{label}="%s"' for label in DEFINITIONS[name].labels]) + "} %s\n"
+    yield "".join([line % (*map(_escape, values), number) for values, number in samples])
 
 
 def _single(name: str, number: float) -> Iterator[str]:
@@ -227,9 +227,9 @@ def _histogram(name: str, bounds: Sequence[float], histograms: Iterable[tuple[st
     yield _head(name)
     edges = [*(f'le="{float(bound)}"}} ' for bound in bounds), 'le="+Inf"} ']
     for model, histogram in histograms:
-        label = f'model="{_escape(model)}"'
-        counts = list(accumulate(histogram.counts))
-        if counts[-1]:  # hundreds of models that never woke would make every scrape long
+        if any(histogram.counts):  # hundreds of models that never woke would make every scrape long
+            label = f'model="{_escape(model)}"'
+            counts = list(accumulate(histogram.counts))
             yield "".join([f"{name}_bucket{{{label},{edge}{count}\n" for edge, count in zip(edges, counts, strict=True)])
             yield f"{name}_sum{{{label}}} {histogram.sum}\n{name}_count{{{label}}} {counts[-1]}\n"
 
