@@ -3,17 +3,19 @@
 import asyncio
 from collections.abc import Callable
 
+import numpy as np
+
 from wakeful.tensors import Buffer
 
 
 class LargeBody(asyncio.BufferedProtocol):
     """Receives the rest of one large body into a buffer of its size; memory is touched only as bytes arrive."""
 
-    def __init__(self, connection: asyncio.Protocol, received: Callable[[Buffer], None], length: int, first: bytes) -> None:
+    def __init__(self, connection: asyncio.Protocol, received: Callable[[Buffer], None], length: int, first: Buffer) -> None:
         """`received` gets the whole body; the connection takes over again then. Whatever else happens is told to the connection."""
         self._connection = connection
         self._received = received
-        self._body = memoryview(bytearray(length))
+        self._body = memoryview(np.empty(length, np.uint8))  # a bytearray would be filled with zeros first
         self._body[: len(first)] = first
         self._at = len(first)
 
