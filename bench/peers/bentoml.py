@@ -10,7 +10,7 @@ class BentoML(Peer):
     name = "BentoML"
     key = "bentoml"
     choice = (
-        "Batchable endpoints of up to 64 rows with max_latency_ms 1000, a worker a core. One worker gave a tenth less. The latency is no "
+        "Batchable endpoints of up to 64 rows with max_latency_ms 1000, a worker a core. One worker gave a little less. The latency is no "
         "waiting time but what it drops requests after: at 10 ms it refused nearly all of them under this load."
     )
 

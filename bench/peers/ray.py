@@ -11,7 +11,8 @@ class RayServe(Peer):
     key = "ray"
     choice = (
         "@serve.batch of up to 64 rows within 0.2 ms, a replica a core behind the HAProxy that comes with it, "
-        "RAY_SERVE_THROUGHPUT_OPTIMIZED. One replica gave two thirds; its own proxy, which is the default, gave one replica a fifteenth of that."
+        "RAY_SERVE_THROUGHPUT_OPTIMIZED. One replica gave less; with its own proxy, which is the default, "
+        "it gave less than a tenth."
     )
 
     def __init__(

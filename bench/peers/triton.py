@@ -27,7 +27,8 @@ class Triton(Peer):
     binary = True
     choice = (
         "Python backend with ONNX Runtime, one instance, dynamic batching with its defaults (no queue delay). "
-        "A second instance gave the same throughput at a third more CPU per request; a delay gave 5 % and cost lone requests that delay."
+        "A second instance gave about the same throughput at more CPU per request; a queue delay gained less than the spread of the runs and made "
+        "lone requests slower."
     )
 
     def __init__(self, models: Mapping[str, Path], instances: int = 1) -> None:
