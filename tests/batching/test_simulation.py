@@ -73,7 +73,7 @@ def test_the_default_is_near_the_best_fixed_setting_without_being_told_model_or_
     cases = [Case(model, replicas, load) for model in ("encoder", "magika", "gpu resnet") for load in ("50 %", "95 %", "bursts")]
     ratios = {case: regret(case, 2500, LIKELY) for case in cases}
     assert max(ratios.values()) <= 1.35, ratios
-    assert statistics.fmean(ratios.values()) <= 1.06, ratios
+    assert statistics.fmean(ratios.values()) <= 1.08, ratios
 
 
 @pytest.mark.parametrize("model", MODELS)

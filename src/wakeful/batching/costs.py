@@ -11,17 +11,20 @@ MANY = 1 << 62
 class CostModel:
     """Run time of a batch, t(rows) = fixed + per_row * rows seconds, learnt from the runs of one model, or of one of its shape groups.
 
-    Exponentially weighted least squares over means and (co)variances (West 1979), which do not cancel as raw sums would. Where the row counts
-    hardly differ, the slope cannot be seen and stays what it was; at first that is "everything is per row", which never makes a
-    batch wait, so that other row counts come about and correct it.
+    A machine that others use too is twice as slow in one second as in the next, and large runs may happen to come in the slow one. So the
+    slope is learnt from the differences between runs that follow each other, which such changes hardly touch, and the level from the latest
+    runs. Where the row counts do not differ, the slope stays what it was; at first that is "everything is per row".
     """
 
     __slots__ = (
-        "fixed", "per_row", "runs", "worthwhile", "_compared", "_covariance", "_curve", "_last_rows", "_mean_rows", "_mean_seconds", "_variance",
+        "fixed", "per_row", "runs", "worthwhile", "_compared", "_curve", "_last_rows", "_last_seconds", "_mean_rows", "_mean_seconds", "_products",
+        "_squares",
     )
 
-    MEMORY = 64
-    """Runs after which an observation has lost most of its weight."""
+    MEMORY = 32
+    """Runs after which an observation has lost most of its weight in the level."""
+    PAIRS = 64
+    """The same, in pairs of different runs, for the slope."""
     MIN_RUNS = 4
     """Observations before anything relies on the estimate; the first runs of a session are slow."""
     SURPRISE = 4.0
@@ -36,12 +39,13 @@ class CostModel:
         self.worthwhile = MANY
         """Rows of the largest runs that do not take longer for each row than smaller ones."""
         self._curve: dict[int, _Size] = {}
-        self._last_rows = 0
         self._compared = 0
+        self._last_rows = 0
+        self._last_seconds = 0.0
         self._mean_rows = 0.0
         self._mean_seconds = 0.0
-        self._variance = 0.0
-        self._covariance = 0.0
+        self._squares = 0.0
+        self._products = 0.0
 
     @property
     def known(self) -> bool:
@@ -63,63 +67,75 @@ class CostModel:
         if self.known and self._mean_seconds > 0.0:
             seconds = min(seconds, self.SURPRISE * self.estimate(rows))
         self.runs += 1
-        self._compared += rows != self._last_rows
-        self._last_rows = rows
-        weight = max(1.0 / self.runs, 1.0 / self.MEMORY)
-        off_rows, off_seconds = rows - self._mean_rows, seconds - self._mean_seconds
-        self._mean_rows += weight * off_rows
-        self._mean_seconds += weight * off_seconds
-        self._variance = (1.0 - weight) * (self._variance + weight * off_rows * off_rows)
-        self._covariance = (1.0 - weight) * (self._covariance + weight * off_rows * off_seconds)
+        weight = 1.0 / min(self.runs, self.MEMORY)
+        self._mean_rows += weight * (rows - self._mean_rows)
+        self._mean_seconds += weight * (seconds - self._mean_seconds)
+        more = rows - self._last_rows
+        if more and self._last_rows:
+            self._compared += 1
+            weight = 1.0 / min(self._compared, self.PAIRS)
+            self._squares += weight * (more * more - self._squares)
+            self._products += weight * (more * (seconds - self._last_seconds) - self._products)
+        self._last_rows, self._last_seconds = rows, seconds
         self._solve()
         self._look_at_sizes(rows, seconds)
-
-    def _look_at_sizes(self, rows: int, seconds: float) -> None:
-        """Runs that outgrow the processor's caches take longer for each row than smaller ones, which no straight line can tell."""
-        power = (rows - 1).bit_length()
-        size = self._curve.get(power)
-        if size is None or self.runs - size.last_run > _Size.FORGOTTEN:
-            size = self._curve[power] = _Size()
-        size.observe(seconds / rows, self.runs)
-        best, self.worthwhile = math.inf, MANY
-        for power in sorted(self._curve):
-            size = self._curve[power]
-            if size.runs < self.MIN_RUNS or self.runs - size.last_run > _Size.FORGOTTEN:
-                continue
-            if size.per_row > _Size.MARGIN * best:
-                self.worthwhile = 1 << (power - 1)
-                break
-            best = min(best, size.per_row)
 
     def _solve(self) -> None:
         through_origin = self._mean_seconds / self._mean_rows
         known_slope = self.per_row if self.runs > 1 else through_origin
         inertia = self.INERTIA * self._mean_rows * self._mean_rows
-        slope = (self._covariance + inertia * known_slope) / (self._variance + inertia)
+        slope = (self._products + inertia * known_slope) / (self._squares + inertia)
         self.per_row = min(max(slope, 0.0), through_origin)
         self.fixed = max(self._mean_seconds - self.per_row * self._mean_rows, 0.0)
+
+    def _look_at_sizes(self, rows: int, seconds: float) -> None:
+        """Runs that outgrow the processor's caches take longer for each row than smaller ones, which no straight line can tell: by how much each
+        size is off the line is what tells it, again whatever the machine's speed is at the moment."""
+        line = self.estimate(rows)
+        if line <= 0.0:
+            return
+        power = (rows - 1).bit_length()
+        size = self._curve.get(power)
+        if size is None or self.runs - size.last_run > _Size.FORGOTTEN:
+            size = self._curve[power] = _Size()
+        size.observe(rows, seconds / line, self.runs)
+        best, self.worthwhile = math.inf, MANY
+        for power in sorted(self._curve):
+            size = self._curve[power]
+            if size.runs < _Size.MIN_RUNS or self.runs - size.last_run > _Size.FORGOTTEN:
+                continue
+            per_row = size.off * (self.fixed / size.rows + self.per_row)
+            if per_row > _Size.MARGIN * best:
+                self.worthwhile = 1 << (power - 1)
+                break
+            best = min(best, per_row)
 
 
 class _Size:
     """Runs of more than half of 2^n rows and at most so many."""
 
-    __slots__ = ("last_run", "per_row", "runs")
+    __slots__ = ("last_run", "off", "rows", "runs")
 
     MEMORY = 16
-    MARGIN = 1.03
+    MIN_RUNS = 8
+    MARGIN = 1.04
     """A difference in time per row that counts."""
-    FORGOTTEN = 1000
+    FORGOTTEN = 500
     """Runs of any size after which what was seen of one size may have changed."""
 
     def __init__(self) -> None:
-        self.per_row = 0.0
+        self.rows = 0.0
+        self.off = 0.0
+        """Times what the straight line says."""
         self.runs = 0
         self.last_run = 0
 
-    def observe(self, per_row: float, run: int) -> None:
+    def observe(self, rows: int, off: float, run: int) -> None:
         self.runs += 1
         self.last_run = run
-        self.per_row += (per_row - self.per_row) / min(self.runs, self.MEMORY)
+        weight = 1.0 / min(self.runs, self.MEMORY)
+        self.rows += weight * (rows - self.rows)
+        self.off += weight * (off - self.off)
 
 
 class GroupCosts:

@@ -132,7 +132,10 @@ MOST_LOAD = 0.95
 """A load that is measured as more counts as this: the measurement is too rough to tell by how much it is below 1."""
 
 
-TRIAL = 32
+LEAST_FIXED = 0.02
+"""Rows that are worth the fixed part of a run at least, whatever was seen: a message there and back is in no run's time. And where much waits, runs
+become larger by it, which shows whether they should."""
+TRIAL = 16
 """Of so many runs one is larger than it should be. Without it a model that once looked as if it had no fixed part would run row by row for ever,
 and nobody would see when that has changed."""
 
@@ -150,10 +153,11 @@ def cut(rows: int, limits: Limits, costs: CostModel, arriving: float, replicas: 
     if rows <= 1 or limits.policy == "timer" or not costs.split:
         return limit
     load = min(arriving * costs.per_row / replicas, MOST_LOAD)
+    fixed = max(costs.fixed, LEAST_FIXED * costs.per_row)
     parts = rows * costs.per_row * (1.0 - load)
-    if parts <= 2.0 * costs.fixed:
+    if parts <= 2.0 * fixed:
         return limit
-    runs = rows if costs.fixed * rows * (rows - 1) <= parts else math.ceil(math.sqrt(0.25 + parts / costs.fixed) - 0.5)
+    runs = rows if fixed * rows * (rows - 1) <= parts else math.ceil(math.sqrt(0.25 + parts / fixed) - 0.5)
     best = math.ceil(rows / runs)
     return min(best if costs.runs % TRIAL else 2 * best + 2, limit)
 
