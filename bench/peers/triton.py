@@ -27,8 +27,8 @@ class Triton(Peer):
     binary = True
     choice = (
         "Python backend with ONNX Runtime, one instance, dynamic batching with its defaults (no queue delay). "
-        "A second instance gave about the same throughput at more CPU per request; a queue delay gained less than the spread of the runs and made "
-        "lone requests slower."
+        "A second instance gave about the same throughput at more CPU per request; a queue delay gained less than the spread of the runs "
+        "and made lone requests slower."
     )
 
     def __init__(self, models: Mapping[str, Path], instances: int = 1) -> None:
