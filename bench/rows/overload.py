@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bench.asleep import wait_quiet
 from bench.context import Context
 from bench.models import BenchModel, encoder, magika
 from bench.report import Plot, Row
@@ -78,6 +79,7 @@ def _measure(context: Context, model: BenchModel, target: float, replicas: int) 
     with Wakeful({model.name: model.path}, settings) as server:
         calls = calls_for(server, model, binary=True)
         closed(server.address, calls, connections=CALLERS * replicas, seconds=WARM_SECONDS)
+        wait_quiet(server)
         capacity = closed(server.address, calls, connections=CALLERS * replicas, seconds=seconds).throughput()
         context.say(f"G: {model.name} x{replicas}: {capacity:.0f} requests/s")
         for turn in range(1, context.rounds + 1):

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from bench.asleep import wait_quiet
 from bench.context import Context
 from bench.models import BenchModel, encoder, magika, tiny
 from bench.report import Plot, Row
@@ -123,14 +124,17 @@ def _measure(context: Context, models: Sequence[BenchModel], replicas: int, line
         calls = {one: [call for model in models for call in calls_for(server, model, binary=True)] for one, server in servers.items()}
         for one, server in servers.items():  # costs are learnt, and the self-test is over
             closed(server.address, calls[one], connections=CALLERS, seconds=WARM_SECONDS)
+        for server in servers.values():
+            wait_quiet(server)
         capacity = closed(servers[DEFAULT].address, calls[DEFAULT], connections=CALLERS, seconds=WARM_SECONDS).throughput()
         context.say(f"F: {name}: {capacity:.0f} requests/s")
         for load in (*LOADS, BURSTS):
             found: dict[str, list[Results]] = {one: [] for one in servers}
             for turn in range(1, context.rounds + 1):
                 moments = _moments(load, min(capacity, MOST_RATE), context.seconds(6.0, 2.5), turn)
-                for one, server in servers.items():
-                    found[one].append(_offer(server, calls[one], moments, turn))
+                names = list(servers)
+                for one in names[turn % len(names) :] + names[: turn % len(names)]:  # nobody always comes first
+                    found[one].append(_offer(servers[one], calls[one], moments, turn))
                     lines.append(_line(name, load, one, turn, found[one][-1]))
             case = Case(
                 f"{name} {load}",
