@@ -74,7 +74,7 @@ def test_a_latency_target_refuses_even_behind_a_short_queue() -> None:
 def test_promises_that_were_not_kept_make_admission_careful() -> None:
     late = batcher(1, wait=0.3, run=0.1)
     for _ in range(30):
-        late.allowance.observe(in_time=False)
+        late.allowance.observe(1.1)
     with pytest.raises(Overloaded):
         admit(request(), model(target_p99=0.5), late)
 

@@ -405,7 +405,7 @@ class Batcher:
         self._group_costs.observe(batch.requests[0].group, batch.rows, seconds)
         self.rate.suit(self.costs)
         if self.limits.target_p99 is not None and self.costs.runs > policy.TRIAL:  # whoever woke it was promised nothing
-            self.allowance.observe(batch.requests[0].arrived + self.limits.target_p99 >= monotonic())
+            self.allowance.observe((monotonic() - batch.requests[0].arrived) / self.limits.target_p99)
 
     def failed(self, lane: Lane, message: Failed) -> None:
         """A run has failed. Members of a merged run are tried alone, so that only the culprit fails."""

@@ -215,27 +215,29 @@ def remaining(rows: int, elapsed: float, costs: CostModel) -> float:
 
 
 class Allowance:
-    """How much of the latency target admission may promise: all of it, less where promises were not kept.
+    """How much of the latency target admission may promise: nearly all of it, less where promises were not kept.
 
     The share falls with each run that answers somebody too late and rises with each other one, by so much less that both weigh the same at
-    one late run in fifty. So noise of the machine, and what no estimate knows of, have their room.
+    one late run in fifty. So noise of the machine, and what no estimate knows of, have their room. A run that needed less than half of the target
+    shows that there is room to spare, and counts as much as a late one: few runs end under light load, and they must not be few for long.
     """
 
     __slots__ = ("share",)
 
     FALL = 0.03
     RISE = FALL / 49.0
-    LEAST, FIRST, MOST = 0.3, 0.8, 0.95
+    AMPLE = 0.5
+    LEAST, FIRST, MOST = 0.5, 0.8, 0.95
 
     def __init__(self) -> None:
         self.share = self.FIRST
 
-    def observe(self, in_time: bool) -> None:
-        """Learn from a run."""
-        if in_time:
-            self.share = min(self.share * (1.0 + self.RISE), self.MOST)
-        else:
+    def observe(self, took: float) -> None:
+        """Learn from a run: how long its first member waited and ran, as a part of the target."""
+        if took > 1.0:
             self.share = max(self.share * (1.0 - self.FALL), self.LEAST)
+        else:
+            self.share = min(self.share * (1.0 + (self.FALL if took < self.AMPLE else self.RISE)), self.MOST)
 
 
 def fitting(rows: int, left: float, costs: CostModel) -> int:
