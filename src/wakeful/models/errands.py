@@ -24,6 +24,8 @@ SMALLEST = 1024 * 1024
 """Bytes of a file from which a prepared copy is worth its place; below, a load takes a few milliseconds anyway."""
 TRIES = 3
 """Preparations of one file that may fail, each after another load, before it is left as it is."""
+PAUSE_SECONDS = 0.25
+"""Pause before the first job: a wish comes with a load, and whoever waited for that is to be answered first. To hash a large file takes a core."""
 ROOM_SECONDS = 10.0
 """Pause before looking again whether there is memory for a preparation."""
 
@@ -57,6 +59,7 @@ class Errands:
     async def run(self) -> None:
         while True:
             await self._wished.wait()
+            await asyncio.sleep(PAUSE_SECONDS)
             self._wished.clear()
             while self._wishes:
                 model = await self._next()
