@@ -109,9 +109,9 @@ def test_adaptive_holds_an_idle_replica_beside_a_busy_one_until_its_rows_are_wor
     beside = idle(1, oldest=10.0, siblings_busy=1)
     # t(1) / 2 replicas after the oldest
     assert adaptive(beside, 10.0, limits, costs, rate) == pytest.approx(10.0 + 0.00425 / 2, rel=1e-3)
-    # 16 rows of 0.25 ms are as long as the fixed 4 ms; a steady stream of 4000 rows/s would bring 16 a run
-    assert adaptive(beside._replace(rows=14), 10.0, limits, costs, rate) > 10.0
-    assert adaptive(beside._replace(rows=17), 10.0, limits, costs, rate) <= 10.0
+    # 8 rows of 0.25 ms are half as long as the fixed 4 ms; a steady stream of 4000 rows/s would bring 16 a run
+    assert adaptive(beside._replace(rows=7), 10.0, limits, costs, rate) > 10.0
+    assert adaptive(beside._replace(rows=9), 10.0, limits, costs, rate) <= 10.0
     # the end of the sibling's run
     assert adaptive(beside._replace(siblings_busy=0, siblings_idle=1), 10.0, limits, costs, rate) <= 10.0
     # more replicas take turns more often

@@ -70,7 +70,7 @@ def adaptive(view: View, now: float, limits: Limits, costs: CostModel, rate: Arr
     A model whose replicas are all idle runs at once: what arrives meanwhile gathers for free. An idle replica beside a busy one is the only one
     that waits, for up to t(rows) / replicas since the oldest arrival, so that the replicas' runs follow each other evenly instead of
     starting together with one row in the second. It stops waiting as soon as the rows are worth their run: their own part of its time
-    is as long as the fixed part, or there are twice as many as a steady stream would bring, which is the n where n = rate * t(n) / replicas.
+    is half as long as the fixed part, or there are twice as many as a steady stream would bring, which is the n where n = rate * t(n) / replicas.
     The end of a sibling's run ends the wait by itself, the policy being asked again with one busy sibling less.
     """
     rows, oldest, in_flight, busy, idle, slots_free, behind = view
@@ -84,7 +84,7 @@ def adaptive(view: View, now: float, limits: Limits, costs: CostModel, rate: Arr
     if not busy or rows + behind >= limit or costs.runs < costs.MIN_RUNS:
         return NOW
     own = costs.per_row * rows
-    if own >= costs.fixed:
+    if 2.0 * own >= costs.fixed:
         return NOW
     replicas = 1 + busy + idle
     arriving = rate.rate(now)
