@@ -22,9 +22,9 @@ IN_TURN, CONNECTIONS = 100, (100, 1000)
 MORE = 1.3
 """Most that the CPU of a request may grow by."""
 COLD = (
-    "Each request wakes another process, which finds its memory out of the processor's caches: per request the daemon takes 5 to 20 % more, the "
-    "replicas up to twice as much, spread evenly over interpreter, kernel and library; 10 models in turn are half-way. No function stands out, the "
-    "number of context switches is the same, and calling the library without its Python wrapper changes nothing."
+    "Each request wakes another process. In a trial the daemon took 5 to 30 % more CPU a request and the replicas about twice as much, 10 models in turn "
+    "being half-way; context switches were the same. The samples spread over the interpreter, with 5 % in the kernel's spin locks that one model does not "
+    "show. Processes whose memory has left the processor's caches would look like this; no counter of the hardware was there to prove it."
 )
 
 
