@@ -22,9 +22,10 @@ IN_TURN, CONNECTIONS = 100, (100, 1000)
 MORE = 1.3
 """Most that the CPU of a request may grow by."""
 COLD = (
-    "Each request wakes another process. In a trial the daemon took 5 to 30 % more CPU a request and the replicas about twice as much, 10 models in turn "
-    "being half-way; context switches were the same. The samples spread over the interpreter, with 5 % in the kernel's spin locks that one model does not "
-    "show. Processes whose memory has left the processor's caches would look like this; no counter of the hardware was there to prove it."
+    "Each request wakes another process. In a trial the daemon took 5 to 30 % more CPU a request and the replicas about twice as much, 10 models "
+    "in turn being half-way; context switches were the same. The samples spread over the interpreter, with 5 % in the kernel's spin locks that one "
+    "model does not show. Processes whose memory has left the processor's caches would look like this; "
+    "no counter of the hardware was there to prove it."
 )
 
 

@@ -10,7 +10,7 @@ GAIN = 1.1
 
 BUSY = 0.65
 """Share of its time that a replica must run for its queue to be its own doing. A model of microseconds has queues because the daemon is busy: seen
-were 5 to 22 % at full load, where a further replica took a seventh of the throughput and three took a quarter; 90 % where the model takes the time."""
+were 5 to 22 % at full load, where a further replica took a seventh of the throughput and three took a quarter; 90 % where the model is slow."""
 
 
 class ScaleView(NamedTuple):
