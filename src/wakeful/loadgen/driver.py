@@ -171,12 +171,18 @@ class _Closed(_Run):
         return min(moment for moment in (self._begin, self._end, now + LOOK) if moment > now)
 
     def _done(self, wire: Wire, call: int, status: int, now: float) -> None:
-        if now >= self._begin:
-            self._record(wire.start, now - wire.start if status else nan, status, call)
+        if now >= self._begin:  # neither _record nor, below, _send: this runs once for every answer
+            start = wire.start
+            self._start.append(start - self._begin)
+            self._took.append(now - start if status else nan)
+            self._status.append(status)
+            self._call.append(call)
         if now >= self._end or self._next >= self._most:
             self._wires.drop(wire)
         elif wire.open:
-            self._send(wire, now)
+            order, place = self._order, self._next
+            self._next = place + 1
+            self._wires.begin(wire, order[place % len(order)], now)
         elif status:
             self._send(self._wires.connect(), now)
         else:
