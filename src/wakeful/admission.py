@@ -12,14 +12,17 @@ LONE_RUNS = 64
 def admit(request: InferRequest, settings: ModelSettings, batcher: Batcher) -> None:
     """Raise Overloaded when the queue is full, or when the request cannot be answered in time as far as run times are known."""
     limits, target = settings.admission, settings.batching.target_p99
-    request.deadline = min(request.deadline, request.arrived + limits.request_timeout)
+    latest = request.arrived + limits.request_timeout
+    if request.deadline > latest:
+        request.deadline = latest
     waiting = batcher.waiting
     if waiting >= limits.queue_limit:
         raise Overloaded(
             f"model {settings.id} has {waiting} requests waiting, its queue_limit", retry_after=batcher.prospect(1).wait / 2, unstarted=True
         )
     left = request.deadline - request.arrived
-    if target is None and waiting <= LONE_RUNS and batcher.costs.estimate(1) * LONE_RUNS < left:
+    costs = batcher.costs
+    if target is None and waiting <= LONE_RUNS and (costs.fixed + costs.per_row) * LONE_RUNS < left:
         return
     if not waiting and not batcher.busy:  # what is known may be wrong or old, and without a run nobody would ever see
         return

@@ -15,7 +15,7 @@ class LargeBody(asyncio.BufferedProtocol):
         """`received` gets the whole body; the connection takes over again then. Whatever else happens is told to the connection."""
         self._connection = connection
         self._received = received
-        self._body = memoryview(np.empty(length, np.uint8))  # a bytearray would be filled with zeros first
+        self._body = np.empty(length, np.uint8).data  # a bytearray would be filled with zeros first
         self._body[: len(first)] = first
         self._at = len(first)
 
