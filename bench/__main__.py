@@ -21,7 +21,7 @@ from pathlib import Path
 from bench import machine, plots
 from bench.context import Context
 from bench.models import cache_directory
-from bench.peers import PEERS
+from bench.peers import PEERS, install_all
 from bench.report import Report, Row, failed, headline
 
 PARTS: Mapping[str, str] = {
@@ -125,7 +125,9 @@ def main() -> int:
     kind = f"{'quick' if options.quick else 'full'} {options.rounds} {len(options.peers)} {''.join(sorted(options.only))}"
     cache = cache_directory()
     progress = Progress(cache / "durations.json", kind, parts, QUICK_GUESS if options.quick else GUESS)
-    context = Context(options.quick, options.rounds, cache, progress.say, options.peers, options.only)
+    absent = install_all(options.peers, progress.say)
+    peers = [peer for peer in options.peers if peer not in absent]
+    context = Context(options.quick, options.rounds, cache, progress.say, peers, absent, options.only)
     bench = Bench(context, parts, options.out, progress, datetime.now().astimezone().isoformat(" ", "minutes"))
     complete = bench.run()
     print("", *headline(bench.rows), "", f"The whole report: {options.out / 'report.md'}", sep="\n")

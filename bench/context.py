@@ -1,7 +1,7 @@
 """What every row gets."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -16,7 +16,9 @@ class Context:
     say: Callable[[str], None]
     """Shows what is going on now."""
     peers: Sequence[str] = ()
-    """Names of `bench.peers.PEERS` that are wanted."""
+    """Names of `bench.peers.PEERS` that are wanted and can be had."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Those that are wanted and cannot be had, with the reason."""
     only: frozenset[str] = frozenset()
     """Letters of the rows that are wanted; empty: all."""
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,17 +46,6 @@ def environment(peer: str, say: Callable[[str], None] = quiet) -> Path:
             ])
             marker.write_text(wanted)
     return directory
-
-
-def unavailable(peers: Iterable[str], say: Callable[[str], None] = quiet) -> dict[str, str]:
-    """Install all of them, before anything is measured. Those that cannot be had, with the reason."""
-    reasons = {}
-    for peer in peers:
-        try:
-            environment(peer, say)
-        except NotInstalled as error:
-            reasons[peer] = str(error)
-    return reasons
 
 
 @contextmanager

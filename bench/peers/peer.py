@@ -34,7 +34,11 @@ class Peer(Server):
     """
 
     key: ClassVar[str]
-    """Its name in PEERS, and of its list of packages."""
+    """Its name in PEERS."""
+    packages: ClassVar[str] = ""
+    """Name of its list of packages and of its environment, where that is not its key."""
+    python_all_through: ClassVar[bool] = True
+    """What speaks HTTP is Python too."""
     choice: ClassVar[str]
     """What was chosen for it and why, for the report."""
 
@@ -47,7 +51,7 @@ class Peer(Server):
         """Write its configuration into `directory`. Its command, and what its environment has beyond the bench's."""
 
     def start(self) -> None:
-        self.home = environment(self.key)
+        self.home = environment(self.packages or self.key)
         port = free_port()
         self.address = ("127.0.0.1", port)
         command, variables = self.configure(port)

@@ -24,6 +24,7 @@ parameters [{{key: "path" value: {{string_value: {path}}}}}]
 class Triton(Peer):
     name = "Triton"
     key = "triton"
+    python_all_through = False
     binary = True
     choice = (
         "Python backend with ONNX Runtime, one instance, dynamic batching with its defaults (no queue delay). "

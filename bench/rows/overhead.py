@@ -59,7 +59,7 @@ def _with_triton(context: Context, model: BenchModel, alone: _Alone, ours: Serve
     """Measure ours, and Triton beside it if it is wanted and can be had. What to say about it if not."""
     if "triton" not in context.peers:
         alone.rounds(ours, {})
-        return "Triton was not asked for."
+        return f"Triton is not measured. {context.absent.get('triton', 'It was not asked for.')}"
     try:
         with PEERS["triton"]({model.name: model.path}) as triton:
             alone.rounds(ours, {"triton": triton})

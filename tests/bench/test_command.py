@@ -30,7 +30,7 @@ def part(monkeypatch: pytest.MonkeyPatch, name: str, *steps: str | BaseException
 
 def bench(directory: Path, parts: Sequence[str], only: str = "") -> Bench:
     progress = Progress(directory / "durations.json", "full", parts, 60.0)
-    return Bench(Context(False, 1, directory, progress.say, (), frozenset(only)), parts, directory / "out", progress, "today")
+    return Bench(Context(False, 1, directory, progress.say, only=frozenset(only)), parts, directory / "out", progress, "today")
 
 
 def test_each_row_belongs_to_one_part() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from bench.models import tiny
 from bench.peers import PEERS
-from bench.peers.install import REQUIREMENTS, environment, reason, unavailable
+from bench.peers.install import REQUIREMENTS, NotInstalled, environment, reason
 from bench.peers.interface import Interface, Port, interface, zeros
 from bench.peers.peer import INSIDE, LEASH, Peer
 from bench.peers.triton import configuration
@@ -31,9 +31,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     return directory
 
 
+def listed_packages(peer: str) -> list[str]:
+    return (REQUIREMENTS / f"{PEERS[peer].packages or peer}.txt").read_text().splitlines()
+
+
 @pytest.mark.parametrize("peer", PEERS)
 def test_every_package_of_a_peer_is_pinned_and_pytorch_is_none_of_them(peer: str) -> None:
-    lines = (REQUIREMENTS / f"{peer}.txt").read_text().splitlines()
+    lines = listed_packages(peer)
     packages = [line for line in lines if line and not line.startswith("#")]
     assert [line for line in packages if not PIN.fullmatch(line)] == []
     names = {line.partition("==")[0].lower() for line in packages}
@@ -42,7 +46,7 @@ def test_every_package_of_a_peer_is_pinned_and_pytorch_is_none_of_them(peer: str
 
 
 def test_all_peers_run_the_same_library() -> None:
-    lines = [line for peer in PEERS for line in (REQUIREMENTS / f"{peer}.txt").read_text().splitlines() if line.startswith("onnxruntime==")]
+    lines = [line for peer in PEERS for line in listed_packages(peer) if line.startswith("onnxruntime==")]
     assert len(lines) == len(PEERS)
     assert len(set(lines)) == 1
 
@@ -83,9 +87,8 @@ def test_an_environment_is_made_once_and_anew_for_another_list(listed: Path, cac
 
 def test_a_peer_that_cannot_be_installed_is_told_with_the_reason(listed: Path) -> None:
     (listed / "nowhere.txt").write_text("no-such-package-of-wakeful==1.0\n")
-    reasons = unavailable(["nowhere"])
-    assert reasons["nowhere"].startswith("nowhere could not be installed: ")
-    assert "No matching distribution found for no-such-package-of-wakeful==1.0" in reasons["nowhere"]
+    with pytest.raises(NotInstalled, match=r"^nowhere could not be installed: .*No matching distribution found for no-such-package-of-wakeful==1.0"):
+        environment("nowhere")
 
 
 def test_the_reason_is_the_errors_if_there_are_any_and_the_last_lines_if_not() -> None:
