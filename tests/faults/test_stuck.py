@@ -46,7 +46,8 @@ def learnt(daemon: Daemon, model: str) -> None:
 
 def test_its_callers_get_504_in_time_and_it_is_killed_and_replaced(daemon: Daemon) -> None:
     learnt(daemon, "alone")
-    daemon.wait_event("probe", "alone")  # its copy is gone, so there is one process to freeze
+    daemon.wait_event("probe", "alone")
+    wait_until(lambda: len(daemon.replicas()) == 1, "its copy is gone, so there is one process to freeze")
     [frozen] = daemon.replicas()
     since = daemon.events()[-1]["seq"]
     os.kill(frozen, signal.SIGSTOP)
