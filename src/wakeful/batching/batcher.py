@@ -15,10 +15,11 @@ from wakeful.batching.costs import ArrivalRate, CostModel, GroupCosts
 from wakeful.batching.lane import Batch, Lane, Runner
 from wakeful.batching.padding import Padder
 from wakeful.batching.queue import BatchQueue
+from wakeful.batching.retries import MemoryOwner, Retries
 from wakeful.batching.settling import Settler
 from wakeful.clock import monotonic
 from wakeful.config.settings import BatchingSettings
-from wakeful.errors import BY_CODE, ExecutionFailed, OutOfMemory, Overloaded, TimedOut, WakefulError
+from wakeful.errors import ExecutionFailed, Overloaded, TimedOut, WakefulError
 from wakeful.inference import FOREVER, InferRequest
 from wakeful.runtime.arena import Slot
 from wakeful.runtime.messages import Done, Failed
@@ -26,26 +27,15 @@ from wakeful.telemetry.metrics import ModelStats
 
 log = logging.getLogger(__name__)
 
-MAX_DEATHS = 2
-"""Replicas that one request may take down before it is refused."""
-MAX_ALLOCATION_TRIES = 2
-"""Runs of one request alone that may end out of memory."""
 
-
-class Owner(Protocol):
+class Owner(MemoryOwner, Protocol):
     """What the batcher tells the model that it belongs to."""
 
     def lane_idle(self, lane: Lane) -> None:
         """Nothing is queued or running in this lane any more."""
 
-    def memory_wanted(self) -> None:
-        """A run ended out of memory: free what can be freed before the next try."""
-
     def lane_stuck(self, lane: Lane, seconds: float) -> None:
         """Its run has lasted far too long, and nobody waits for it any more."""
-
-    def rows_limited(self, rows: int) -> None:
-        """A run of more rows than these ended out of memory again: lower the limit, and remember it."""
 
 
 class Batcher:
@@ -74,6 +64,7 @@ class Batcher:
         self._stats = stats
         settler = Settler(stats)
         self._answer, self._refuse, self._drop = settler.answer, settler.refuse, settler.drop
+        self._retries = Retries(self.limits, owner, self._enqueue, self._split, self._refuse)
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._runs = 0
@@ -136,18 +127,7 @@ class Batcher:
             self.close(lane)
         for run, batch in running:
             begun = lane.replica.slots[batch.slot].marked == run  # else it was handed over, but no fault of its
-            for request in batch.requests:
-                if request.settled:
-                    continue
-                if begun:
-                    request.attempts += 1
-                    request.group = None
-                if not begun or request.attempts < MAX_DEATHS:
-                    self._enqueue(request)
-                elif out_of_memory:
-                    self._refuse(request, OutOfMemory(f"out of memory: {reason}, {request.attempts} times for this request"))
-                else:
-                    self._refuse(request, ExecutionFailed(f"{reason}, {request.attempts} times while it ran this request"))
+            self._retries.lost(batch.requests, reason, begun=begun, out_of_memory=out_of_memory)
 
     def submit(self, request: InferRequest) -> None:
         """Queue a validated request: its rows and group are set."""
@@ -319,7 +299,7 @@ class Batcher:
         except Exception as error:
             log.exception("a batch could not be collated")
             lane.free.append(slot)
-            self._retry_alone(requests, ExecutionFailed(f"the batch could not be put together: {error}"))
+            self._retries.alone(requests, ExecutionFailed(f"the batch could not be put together: {error}"))
             return
         self._runs += 1
         batch = Batch(requests, rows, slot)
@@ -380,7 +360,7 @@ class Batcher:
             self._give(batch, message, lane.replica.slots[batch.slot])
         except Exception as error:  # noqa: BLE001 - a runtime may answer anything, and its callers must not wait for ever
             log.error("the outputs of a run of %d requests cannot be given to its callers: %s", len(batch.requests), error)
-            self._retry_alone(batch.requests, error if isinstance(error, WakefulError) else ExecutionFailed(f"unreadable outputs: {error}"))
+            self._retries.alone(batch.requests, error if isinstance(error, WakefulError) else ExecutionFailed(f"unreadable outputs: {error}"))
         lane.free.append(batch.slot)
         self._learn(batch, message.seconds)
         self._pump(lane)
@@ -413,36 +393,8 @@ class Batcher:
         if batch is None:
             return
         lane.free.append(batch.slot)
-        error = error_of(message)
-        if isinstance(error, OutOfMemory):
-            self._retry_smaller(batch, error)
-        else:
-            self._retry_alone(batch.requests, error)
+        self._retries.failed(batch, message)
         self._pump(lane)
-
-    def _retry_alone(self, requests: list[InferRequest], error: WakefulError) -> None:
-        if len(requests) == 1:
-            self._refuse(requests[0], error)
-            return
-        for request in requests:
-            request.group = None
-            self._enqueue(request)
-
-    def _retry_smaller(self, batch: Batch, error: WakefulError) -> None:
-        """Out of memory: have memory freed and try once more; after that with half the rows, and remember what is safe."""
-        self._owner.memory_wanted()
-        again = any(request.attempts for request in batch.requests)
-        if again and batch.rows > 1:  # one row that does not fit says nothing about how many others do
-            self._owner.rows_limited(batch.rows // 2)
-        merged = len(batch.requests) > 1
-        for request in batch.requests:
-            attempts, request.attempts = request.attempts + 1, 1
-            if again and request.group is not None and request.rows > self.limits.max_rows:
-                self._split(request, self.limits.max_rows)
-            elif merged or attempts < MAX_ALLOCATION_TRIES:
-                self._enqueue(request)
-            else:
-                self._refuse(request, error)
 
     # ── deadlines ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -490,8 +442,3 @@ class Batcher:
             self._loop.call_later(left, self._doubt, lane, run)
         else:
             self._owner.lane_stuck(lane, seconds)
-
-
-def error_of(message: Failed) -> WakefulError:
-    """The error that a replica reported."""
-    return BY_CODE.get(message.kind, ExecutionFailed)(message.reason)
