@@ -18,6 +18,11 @@ def reply(body: bytes = b"{}", status: str = "200 OK", *headers: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
+def evenly(rate: int, seconds: float) -> list[float]:
+    """Arrivals at equal distances."""
+    return [number / rate for number in range(round(rate * seconds))]
+
+
 class Server:
     def __init__(self, behave: Behave) -> None:
         self.behave = behave

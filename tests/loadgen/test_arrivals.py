@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from wakeful.errors import InvalidInput
-from wakeful.loadgen.arrivals import bursts, constant, poisson, read_trace, steps
-
-
-def test_constant() -> None:
-    assert list(constant(4, 1)) == [0, 0.25, 0.5, 0.75]
-    assert list(constant(0, 1)) == []
+from wakeful.loadgen.arrivals import bursts, poisson, read_trace, steps
 
 
 def test_poisson_has_its_rate_and_spread() -> None:

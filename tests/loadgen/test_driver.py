@@ -8,8 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.loadgen.stage import HANG_UP, reply, serving
-from wakeful.loadgen.arrivals import constant
+from tests.loadgen.stage import HANG_UP, evenly, reply, serving
 from wakeful.loadgen.calls import Call, post
 from wakeful.loadgen.driver import closed, open_loop
 from wakeful.loadgen.results import Results
@@ -41,13 +40,13 @@ def most_at_once(results: Results) -> int:
 @pytest.mark.parametrize("connections", [1, 256])
 def test_an_open_loop_counts_a_stall_for_every_call_that_was_due_in_it(connections: int) -> None:
     with serving(Stalling()) as server:
-        results = open_loop(server.address, [CALL], constant(200, 0.5), connections=connections)
+        results = open_loop(server.address, [CALL], evenly(200, 0.5), connections=connections)
     assert (len(results), results.ok(), results.errors) == (100, 100, {})
     # 60 calls are due in the first 0.3 s, 20 are answered before the server stands still, which is at 0.1 s or later.
     assert sum(seconds >= STALL - 0.2 for seconds in results.seconds) >= 39
     assert most_at_once(results) >= 39
     assert list(results.start) == sorted(results.start)
-    assert list(results.start) == pytest.approx(list(constant(200, 0.5)), abs=1e-6)
+    assert list(results.start) == pytest.approx(evenly(200, 0.5), abs=1e-6)
     assert 0 <= results.lag <= max(results.seconds)
 
 
@@ -88,7 +87,7 @@ def test_a_server_that_closes_idle_connections_loses_no_call() -> None:
     with serving(lambda number, request: [reply(), HANG_UP]) as server:
         results = closed(server.address, [CALL], connections=2, seconds=60, most=30)
         assert results.ok() == len(results) == 30
-        results = open_loop(server.address, [CALL], constant(500, 0.1))
+        results = open_loop(server.address, [CALL], evenly(500, 0.1))
         assert results.ok() == len(results) == 50
 
 
@@ -155,7 +154,7 @@ def test_no_call_waits_for_ever() -> None:
         results = closed(server.address, [CALL], connections=3, seconds=0.1, timeout=0.2)
         assert set(results.status) == {0}
         assert results.errors == {0: "no answer within 0.2 s"}
-        results = open_loop(server.address, [CALL], constant(100, 0.1), connections=1, timeout=0.2)
+        results = open_loop(server.address, [CALL], evenly(100, 0.1), connections=1, timeout=0.2)
     assert len(results) == 10
     assert set(results.status) == {0}
 
@@ -166,7 +165,7 @@ def test_a_server_that_is_not_there() -> None:
     results = closed(address, [CALL], connections=2, seconds=0.2)
     assert len(results) >= 2
     assert (set(results.status), results.errors) == ({0}, {0: "connection refused"})
-    results = open_loop(address, [CALL], constant(100, 0.05))
+    results = open_loop(address, [CALL], evenly(100, 0.05))
     assert list(results.status) == [0] * 5
 
 
@@ -181,7 +180,7 @@ def test_ctrl_c_ends_with_what_was_measured() -> None:
         assert results.ok() == len(results) == 9
         assert (results.under_way, results.errors) == (2, {})
         assert results.oldest > 0
-        results = open_loop(server.address, [CALL], constant(100, 600), progress=stop)
+        results = open_loop(server.address, [CALL], evenly(100, 600), progress=stop)
     assert results.interrupted
     assert results.under_way >= 1 or not len(results)
     assert gc.isenabled()

@@ -13,11 +13,6 @@ import numpy as np
 from wakeful.errors import InvalidInput
 
 
-def constant(rate: float, seconds: float) -> "array[float]":
-    """`rate` calls a second at equal distances."""
-    return array("d", (np.arange(round(rate * seconds)) / rate).tolist()) if rate > 0 else array("d")
-
-
 def poisson(rate: float, seconds: float, seed: int = 1) -> "array[float]":
     """Independent callers who make `rate` calls a second together."""
     return steps([(seconds, rate)], seed)
