@@ -135,7 +135,7 @@ def _own_body(target: Target, model: str, path: Path) -> tuple[list[Call], list[
 
 def _made_up(target: Target, model: str, arguments: Namespace) -> tuple[list[Call], list[str]]:
     specs = inputs_of(target, model)
-    wishes = inputs.Wishes(arguments.dims, arguments.shapes, arguments.int_range)
+    wishes = inputs.Wishes(dict(arguments.dims), dict(arguments.shapes), arguments.int_range)
     try:
         plan = inputs.plan(model, specs, wishes)
     except InvalidInput as error:

@@ -60,8 +60,8 @@ def add_arguments(parser: Parser) -> None:
     load.add_argument("--seed", type=int, default=1, metavar="N", help="of moments, order and values (default 1)")
     body = parser.add_argument_group("requests")
     body.add_argument("--rows", type=counts, metavar="N,N", help="sizes of axis 0 where it is free, mixed evenly (default 1)")
-    body.add_argument("--dim", action="append", type=_dim, default=[], dest="dim_list", metavar="AXIS=N", help="size of a free dimension (default 1)")
-    body.add_argument("--shape", action="append", type=_shape, default=[], dest="shape_list", metavar="INPUT=N,N", help="whole shape of an input")
+    body.add_argument("--dim", action="append", type=_dim, default=[], dest="dims", metavar="AXIS=N", help="size of a free dimension (default 1)")
+    body.add_argument("--shape", action="append", type=_shape, default=[], dest="shapes", metavar="INPUT=N,N", help="whole shape of an input")
     body.add_argument("--int-range", type=int_range, default=(0, 1), metavar="LOW:HIGH", help="values of integer inputs (default 0:1)")
     body.add_argument("--binary", action="store_true", help="tensors as binary data instead of JSON, both ways")
     body.add_argument("--request", type=Path, metavar="FILE", help="this body, as it is")
@@ -72,7 +72,6 @@ def add_arguments(parser: Parser) -> None:
 
 def load_of(arguments: Namespace) -> Load:
     """Check what belongs together. Raises WrongUse, InvalidInput or OSError."""
-    arguments.dims, arguments.shapes = dict(arguments.dim_list), dict(arguments.shape_list)
     chosen = [name for name in ("rate", "bursts", "trace") if getattr(arguments, name) is not None]
     if len(chosen) > 1:
         raise WrongUse(f"--{chosen[0]} and --{chosen[1]} are two different loads", ("hint", "give one of them"))
