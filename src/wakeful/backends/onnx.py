@@ -36,6 +36,7 @@ DRAFT = "draft.json"
 DRAFT_GAIN, DRAFT_SECONDS = 0.75, 0.010
 """A draft is worth having if its first answer takes at most this share of the time, and comes so much sooner."""
 LINGER_SECONDS = 0.1
+"""Longest wait for the system to have done with a thread that has ended."""
 
 _DATATYPES = {
     "tensor(bool)": "BOOL",

@@ -1,7 +1,7 @@
 """When is a batch cut, and how large may it be: pure functions of (view, now, limits) and of what was learnt about the model (costs.py).
 
-Both policies answer with the time at which the next batch of a replica is due. They are asked on every arrival, so they allocate nothing, and
-they count on being asked again whenever something changes (an arrival, the end of a run, a request taken away).
+Both policies answer with the time at which the next batch of a replica is due. They are asked for nearly every arrival, so they allocate nothing,
+and they count on being asked again whenever that may change the answer (an arrival, the end of a run, a request taken away).
 
 A batch is cut late: while a replica runs, the next batch gathers for free, so only a full one is sealed ahead into the second slot.
 How many rows a run may hold at most is `row_limit`; how many of those that wait it should hold is `cut`.
@@ -24,7 +24,7 @@ NOW = 0.0
 class Limits:
     """What a batch may be. `max_rows` may be lower than configured: a fixed axis 0, or the size that was found safe for memory."""
 
-    max_rows: int = 16
+    max_rows: int
     max_delay: float = 0.010
     target_p99: float | None = None
     policy: Literal["adaptive", "timer"] = "adaptive"
@@ -130,8 +130,6 @@ def row_limit(limits: Limits, costs: CostModel) -> int:
 
 MOST_LOAD = 0.95
 """A load that is measured as more counts as this: the measurement is too rough to tell by how much it is below 1."""
-
-
 LEAST_FIXED = 0.02
 """Rows that are worth the fixed part of a run at least, whatever was seen: a message there and back is in no run's time. And where much waits, runs
 become larger by it, which shows whether they should."""

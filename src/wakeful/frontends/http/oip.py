@@ -90,7 +90,7 @@ def decode_infer(body: Buffer, json_length: int | None = None) -> Infer:
             raise InvalidInput.field("Inference-Header-Content-Length", f"at most the body's {len(body)} bytes", json_length)
         view = memoryview(body)
         body, binary = view[:json_length], view[json_length:]
-    try:
+    try:  # parse() written out: this runs for every request
         request = _decode_request(body)
     except NOT_PARSED as error:
         raise explain_body(error, body) from None
