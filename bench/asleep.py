@@ -2,22 +2,20 @@
 
 import json
 import socket
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from bench.models import BenchModel
-from bench.servers import ServerFailed, Wakeful
+from bench.servers import ServerFailed, Wakeful, until
 from wakeful.loadgen.calls import Call
 
 SETTLE_SECONDS = 0.25
 """Between putting a model to sleep and asking for it again: its process shall have ended, and its memory be given back."""
-QUIET_SECONDS, QUIET_AT_MOST = 0.4, 20.0
 
 
 class Caller:
@@ -87,24 +85,6 @@ def warm_process(model: BenchModel) -> Warm:
     return Warm(model.path, [(name, array.dtype.str, array.shape, array.tobytes()) for name, array in model.feeds().items()])
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise ServerFailed(f"waited {seconds:.0f} s in vain until {what}")
-        time.sleep(0.02)
-
-
-def wait_quiet(server: Wakeful) -> None:
-    """Until it has used no processor for a while: a daemon that has just started imports the models' library in another process."""
-    used, since = server.tree_cpu(), time.monotonic()
-    end = since + QUIET_AT_MOST
-    while time.monotonic() - since < QUIET_SECONDS and time.monotonic() < end:
-        time.sleep(0.05)
-        if (now := server.tree_cpu()) > used:
-            used, since = now, time.monotonic()
-
-
 def wait_prepared(server: Wakeful, model: str) -> None:
     """Until the fast-loading copy is there and nothing is being measured any more."""
     until(lambda: bool(server.events(kind="prepare", model=model)), f"{model} is prepared")
@@ -121,7 +101,3 @@ def put_to_sleep(server: Wakeful, model: str) -> None:
     if status != 200:
         raise ServerFailed(f"{model} does not go to sleep: {answer}")
     time.sleep(SETTLE_SECONDS)
-
-
-def median(values: Sequence[float]) -> float:
-    return statistics.median(values)

@@ -6,10 +6,9 @@ usage: python -m bench.floor [BYTES]      listens on 127.0.0.1, any free port, a
 import asyncio
 import re
 import sys
-import time
 from typing import cast
 
-from bench.servers import START_SECONDS, Server
+from bench.servers import Server
 
 ANSWER = b'{"model_name":"tiny","model_version":"1","outputs":[{"name":"y","datatype":"FP32","shape":[1,3],"data":[-5.7141666,1.5783391,6.8746824]}]}'
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
@@ -18,6 +17,8 @@ LISTENS = re.compile(rb"port (\d+)")
 
 
 class Floor(Server):
+    """`size`: bytes of each answer; 0: those of the tiny model."""
+
     name = "floor"
     binary = True
 
@@ -26,13 +27,8 @@ class Floor(Server):
         self._size = size
 
     def start(self) -> None:
-        process = self.launch([sys.executable, "-m", "bench.floor", str(self._size)])
-        end = time.monotonic() + START_SECONDS
-        while (match := LISTENS.search(self.log_path.read_bytes())) is None:
-            if process.poll() is not None or time.monotonic() > end:
-                raise self.failed("did not start")
-            time.sleep(0.01)
-        self.address = ("127.0.0.1", int(match[1]))
+        self.launch([sys.executable, "-m", "bench.floor", str(self._size)])
+        self.address = ("127.0.0.1", int(self.wait_said(LISTENS)[1]))
 
 
 class Constant(asyncio.Protocol):

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -36,7 +36,7 @@ class Row:
     measured: str
     reached: bool | None
     """None: cannot be measured here; `note` says why."""
-    details: list[Mapping[str, object]] = field(default_factory=list)
+    details: Sequence[Mapping[str, object]] = ()
     """One flat mapping a run: a line of the row's table. Lines with other keys become a further table."""
     note: str = ""
     plots: tuple[Plot, ...] = ()

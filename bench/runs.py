@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -138,3 +138,8 @@ def spread(values: Iterable[float]) -> Spread:
 def ratios(ours: Iterable[float], theirs: Iterable[float]) -> Spread:
     """Of values that were measured one right after the other, round by round: what slows the machine down slows both."""
     return spread(one / other for one, other in zip(ours, theirs, strict=True))
+
+
+def middle(lines: Iterable[Mapping[str, float]], figure: str) -> float:
+    """The median of one column of a table."""
+    return statistics.median(line[figure] for line in lines)

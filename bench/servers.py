@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +19,8 @@ from typing import Any, ClassVar, Self
 START_SECONDS = 90.0
 STOP_SECONDS = 20.0
 ORPHAN_SECONDS = 2.0
+QUIET_SECONDS, QUIET_AT_MOST = 0.4, 20.0
+"""No processor used for so long, or not waited for any longer."""
 LOG_LINES = 15
 """Lines of its log that explain why a server did not start."""
 TICK = os.sysconf("SC_CLK_TCK")
@@ -111,6 +113,18 @@ class Server(ABC):
             )
         return self.process
 
+    def wait_said(self, pattern: re.Pattern[bytes]) -> re.Match[bytes]:
+        """Until its log has what it says when it is ready. Raises ServerFailed."""
+        assert self.process is not None
+        end = time.monotonic() + START_SECONDS
+        while (match := pattern.search(self.log_path.read_bytes())) is None:
+            if self.process.poll() is not None:
+                raise self.failed(f"ended with status {self.process.returncode} before it was ready")
+            if time.monotonic() > end:
+                raise self.failed(f"was not ready within {START_SECONDS:.0f} s")
+            time.sleep(0.005)
+        return match
+
     def log(self) -> str:
         return self.log_path.read_text("utf-8", "replace") if self.log_path.exists() else ""
 
@@ -155,18 +169,12 @@ class Wakeful(Server):
         self.config.write_text(configuration(self.models, settings or {}, defaults or {}))
 
     def start(self) -> None:
-        process = self.launch([
+        self.launch([
             sys.executable, "-m", "wakeful", "serve", "--host", "127.0.0.1", "--port", "0", "--no-grpc", "--config", str(self.config),
             "--cache-dir", str(self.cache), *self.arguments,
         ])
-        end = time.monotonic() + START_SECONDS
-        while (match := READY.search(self.log_path.read_bytes())) is None:
-            if process.poll() is not None:
-                raise self.failed(f"ended with status {process.returncode} before it was ready")
-            if time.monotonic() > end:
-                raise self.failed(f"was not ready within {START_SECONDS:.0f} s")
-            time.sleep(0.005)
-        self.address = (match[1].decode(), int(match[2]))
+        said = self.wait_said(READY)
+        self.address = (said[1].decode(), int(said[2]))
 
     def events(self, **query: str | int) -> list[dict[str, Any]]:
         """What it did and why, oldest first. Query: `since` (a number), `model`, `kind`, `limit`."""
@@ -204,7 +212,28 @@ def _toml(value: object) -> str:
     return json.dumps(value)
 
 
-# Figures of the system ---------------------------------------------------------------------------------------------------------------
+# ── waiting for a server ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise ServerFailed(f"waited {seconds:.0f} s in vain until {what}")
+        time.sleep(0.02)
+
+
+def wait_quiet(server: Server) -> None:
+    """Until it has used no processor for a while: a daemon that has just started imports the models' library in another process."""
+    used, since = server.tree_cpu(), time.monotonic()
+    end = since + QUIET_AT_MOST
+    while time.monotonic() - since < QUIET_SECONDS and time.monotonic() < end:
+        time.sleep(0.05)
+        if (now := server.tree_cpu()) > used:
+            used, since = now, time.monotonic()
+
+
+# ── figures of the system ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def tree(root: int) -> list[int]:

@@ -2,17 +2,19 @@
 
 import os
 import random
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bench.asleep import Caller, median, put_to_sleep, wait_prepared, wait_quiet, warm_process
+from bench.asleep import Caller, put_to_sleep, wait_prepared, warm_process
 from bench.context import Context
 from bench.models import encoder, tiny
 from bench.report import Row
 from bench.rows.waking import SHARE_PREPARED
-from bench.servers import Wakeful
+from bench.runs import middle
+from bench.servers import Wakeful, wait_quiet
 from wakeful.loadgen.calls import Call, infer_call
 from wakeful.loadgen.driver import closed
 
@@ -40,7 +42,7 @@ def rows(context: Context) -> Iterator[Row]:
 def _registered(context: Context) -> Row:
     """The files are links to one encoder, so that any of them can be woken as row H does."""
     model = encoder()
-    details: list[Mapping[str, object]] = []
+    details: list[Mapping[str, float]] = []
     with tempfile.TemporaryDirectory(prefix="bench-", dir=model.path.parent) as directory:  # links cannot leave the file system
         paths = {}
         for number in range(MODELS):
@@ -58,8 +60,7 @@ def _registered(context: Context) -> Row:
                 "scrape_ms": 1e3 * many["scrape"], "scrape_kb": many["page"] / 1000,
             })
         ratios = _wake_some(context, paths, cache)
-    start, each = (median([float(str(run[key])) for run in details]) for key in ("start_s", "kb_a_model"))
-    ratio = median(ratios)
+    start, each, ratio = middle(details, "start_s"), middle(details, "kb_a_model"), statistics.median(ratios)
     details += [{"wake_ratio": value} for value in ratios]
     return Row(
         "M", f"{MODELS} registered models, all asleep: start-up; memory per model; a request to a random one",
@@ -107,7 +108,7 @@ def _in_turn(context: Context) -> Row:
     and that is work, not cost."""
     model = tiny()
     names = [f"m{number:03}" for number in range(IN_TURN)]
-    details: list[Mapping[str, object]] = []
+    details: list[Mapping[str, float]] = []
     seconds = context.seconds(5, 3)
     with Wakeful(dict.fromkeys(names, model.path)) as server:
         calls = [infer_call("127.0.0.1", name, model.inputs()) for name in names]
@@ -119,7 +120,7 @@ def _in_turn(context: Context) -> Row:
             } | {f"{count}_connections_us": _cpu_a_request(server, calls[:1], count, seconds) for count in CONNECTIONS})
 
     def growth(more: str, less: str) -> float:
-        return median([float(str(run[more])) / float(str(run[less])) for run in details])
+        return statistics.median(run[more] / run[less] for run in details)
 
     models = growth(f"{IN_TURN}_models_us", "one_model_us")
     connections = growth(f"{CONNECTIONS[1]}_connections_us", f"{CONNECTIONS[0]}_connections_us")

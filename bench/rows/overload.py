@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.asleep import wait_quiet
 from bench.context import Context
 from bench.models import BenchModel, encoder, magika
 from bench.report import Plot, Row
 from bench.runs import calls_for, spread
-from bench.servers import Server, Wakeful
+from bench.servers import Server, Wakeful, wait_quiet
 from wakeful.loadgen.arrivals import poisson
 from wakeful.loadgen.calls import Call
 from wakeful.loadgen.driver import closed, open_loop

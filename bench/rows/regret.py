@@ -17,12 +17,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bench.asleep import wait_quiet
+import numpy as np
+
 from bench.context import Context
 from bench.models import BenchModel, encoder, magika, tiny
 from bench.report import Plot, Row
 from bench.runs import calls_for
-from bench.servers import Wakeful
+from bench.servers import Wakeful, wait_quiet
 from wakeful.loadgen import arrivals
 from wakeful.loadgen.calls import Call
 from wakeful.loadgen.driver import closed, open_loop
@@ -159,7 +160,8 @@ def _offer(server: Wakeful, calls: Sequence[Call], moments: "array[float]", turn
 
 def _order(calls: int, count: int, turn: int) -> list[int]:
     """Models at random, and the same for every setting."""
-    return [(place * 7919 + turn * 104729 + (place * place) // 7) % calls for place in range(count)]
+    order: list[int] = np.random.default_rng(turn).integers(calls, size=count).tolist()
+    return order
 
 
 def _line(case: str, load: str, setting: str, turn: int, results: Results) -> Mapping[str, object]:

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import uvloop
 
-from bench.asleep import Warm, median, wait_prepared, warm_process
+from bench.asleep import Warm, wait_prepared, warm_process
 from bench.context import Context
 from bench.hatchery import Hatchery
 from bench.models import BenchModel, encoder
 from bench.report import Plot, Row
+from bench.runs import middle
 from bench.servers import Wakeful
 from wakeful.loadgen.arrivals import steps
 from wakeful.loadgen.calls import infer_call
@@ -40,13 +41,13 @@ def rows(context: Context) -> Iterator[Row]:
 
 async def _copies(context: Context, model: BenchModel, warm: Warm) -> Row:
     hatchery = Hatchery(model.path, model.inputs())
-    details: list[Mapping[str, object]] = []
+    details: list[Mapping[str, float]] = []
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         await hatchery.prepare(Path(directory))
         for number in range(max(2 * context.rounds, 5)):
             context.say(f"J: copy {number + 1}")
             created, _, stock_private = warm.stock()
-            run: dict[str, object] = {"stock_session_ms": 1e3 * created, "stock_private_mb": stock_private / 1e6}
+            run: dict[str, float] = {"stock_session_ms": 1e3 * created, "stock_private_mb": stock_private / 1e6}
             for kind, prepared in (("shipped", None), ("prepared", Path(directory))):
                 original = await hatchery.fresh(prepared)
                 own = await original.private_bytes()
@@ -61,17 +62,14 @@ async def _copies(context: Context, model: BenchModel, warm: Warm) -> Row:
             details.append(run)
     hatchery.close()
 
-    def middle(key: str) -> float:
-        return median([float(str(run[key])) for run in details])
-
+    private, session = middle(details, "shipped_private_mb"), middle(details, "stock_session_ms")
     shares = [
-        (middle(f"{kind}_copy_private_mb") / middle("shipped_private_mb"), middle(f"{kind}_copy_ms") / middle("stock_session_ms"))
-        for kind in ("prepared", "shipped")
+        (middle(details, f"{kind}_copy_private_mb") / private, middle(details, f"{kind}_copy_ms") / session) for kind in ("prepared", "shipped")
     ]
     measured = ", ".join(
-        f"{kind} {private:.1%} and {seconds:.2f}x" for kind, (private, seconds) in zip(("prepared", "as shipped"), shares, strict=True)
+        f"{kind} {memory:.1%} and {seconds:.2f}x" for kind, (memory, seconds) in zip(("prepared", "as shipped"), shares, strict=True)
     )
-    reached = all(private <= SHARE_PRIVATE and seconds <= SHARE_SECONDS for private, seconds in shares)
+    reached = all(memory <= SHARE_PRIVATE and seconds <= SHARE_SECONDS for memory, seconds in shares)
     return Row(
         "J", "a further replica of the live encoder: private memory against the first stock one; decision to first answer",
         f"≤ {SHARE_PRIVATE:.0%}; ≤ {SHARE_SECONDS:g}x of creating the stock session", measured, reached, details,
@@ -83,7 +81,7 @@ async def _copies(context: Context, model: BenchModel, warm: Warm) -> Row:
 
 def _step(context: Context, model: BenchModel) -> Row:
     call = infer_call("127.0.0.1", model.name, model.inputs())
-    details: list[Mapping[str, object]] = []
+    details: list[Mapping[str, float]] = []
     windows: list[tuple[float | str, float]] = []
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         cache = Path(directory)
@@ -96,7 +94,7 @@ def _step(context: Context, model: BenchModel) -> Row:
             context.say(f"L: step {number + 1}, one replica does {capacity:.0f}/s")
             with Wakeful({model.name: model.path}, {"threads": 1}, cache=cache) as server:
                 closed(server.address, [call], connections=1, seconds=0.5)
-                since = int(str(server.events()[-1]["seq"]))
+                since = int(server.events()[-1]["seq"])
                 arrivals = steps([(before, LOW * capacity), (after, HIGH * capacity)], seed=number + 1)
                 results = open_loop(server.address, [call], arrivals)
                 grown = server.events(since=since, kind="load")
@@ -105,7 +103,7 @@ def _step(context: Context, model: BenchModel) -> Row:
                 "absorbed_s": seconds, "steady_p99_ms": 1e3 * steady, "worst_p99_ms": max(p99 for _, p99 in windows),
                 "capacity_per_s": capacity, "answers_per_s": results.throughput(), "failed": len(results) - results.ok(), "copies": len(grown),
             })
-    taken = median([float(str(run["absorbed_s"])) for run in details])
+    taken = middle(details, "absorbed_s")
     plot = Plot("step", "A step from 10 % to 150 % of one replica's capacity", {"p99 of 0.2 s": windows}, "seconds from the step", "ms", log_y=True)
     return Row(
         "L", "scale-out: a step from 10 % to 150 % of one single-threaded replica's capacity, until p99 is back under 2x its steady value",

@@ -4,11 +4,11 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bench.asleep import Caller, put_to_sleep, until, wait_prepared, wait_quiet
+from bench.asleep import Caller, put_to_sleep, wait_prepared
 from bench.context import Context
 from bench.models import encoder, magika, tiny
 from bench.report import Plot, Row
-from bench.servers import Wakeful
+from bench.servers import Wakeful, until, wait_quiet
 from wakeful.loadgen.calls import infer_call
 
 LEFT_MB, GROWTH = 5.0, 0.02

@@ -1,14 +1,15 @@
 """Rows H and I: from nothing to an answer, prepared and on the very first load, against creating the stock session alone."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.asleep import Caller, Warm, median, put_to_sleep, wait_prepared, wait_quiet, warm_process
+from bench.asleep import Caller, Warm, put_to_sleep, wait_prepared, warm_process
 from bench.context import Context
 from bench.models import BenchModel, encoder
 from bench.report import Row
-from bench.servers import Wakeful
+from bench.runs import middle
+from bench.servers import Wakeful, wait_quiet
 from wakeful.loadgen.calls import Call, infer_call
 
 SHARE_PREPARED, SHARE_FIRST = 0.30, 1.10
@@ -24,7 +25,7 @@ def rows(context: Context) -> Iterator[Row]:
 
 
 def _prepared(context: Context, model: BenchModel, call: Call, warm: Warm, cache: Path) -> Row:
-    details: list[Mapping[str, object]] = []
+    details: list[Mapping[str, float]] = []
     with Wakeful({model.name: model.path}, cache=cache) as server, Caller(server.address) as caller:
         caller.ask(call)
         wait_prepared(server, model.name)
@@ -39,7 +40,7 @@ def _prepared(context: Context, model: BenchModel, call: Call, warm: Warm, cache
 
 def _first(context: Context, model: BenchModel, call: Call, warm: Warm, directory: Path) -> Row:
     """Each time another daemon that has never seen the model."""
-    details: list[Mapping[str, object]] = []
+    details: list[Mapping[str, float]] = []
     for number in range(max(context.rounds, 3)):
         context.say(f"I: first load {number + 1}")
         with Wakeful({model.name: model.path}, cache=directory / f"first-{number}") as server, Caller(server.address) as caller:
@@ -49,17 +50,15 @@ def _first(context: Context, model: BenchModel, call: Call, warm: Warm, director
     return _row("I", "the same on the very first load", SHARE_FIRST, details)
 
 
-def _run(woken: float, created: float, answered: float) -> dict[str, object]:
+def _run(woken: float, created: float, answered: float) -> dict[str, float]:
     return {
         "answer_ms": 1e3 * woken, "stock_session_ms": 1e3 * created, "stock_first_run_ms": 1e3 * answered, "ratio": woken / created,
     }
 
 
-def _row(letter: str, title: str, share: float, details: list[Mapping[str, object]]) -> Row:
-    def middle(key: str) -> float:
-        return median([float(str(run[key])) for run in details])
-
-    ratio = middle("answer_ms") / middle("stock_session_ms")
-    measured = f"{ratio:.2f}x ({middle('answer_ms'):.0f} ms against {middle('stock_session_ms'):.0f} ms)"
+def _row(letter: str, title: str, share: float, details: Sequence[Mapping[str, float]]) -> Row:
+    answer, session = middle(details, "answer_ms"), middle(details, "stock_session_ms")
+    ratio = answer / session
+    measured = f"{ratio:.2f}x ({answer:.0f} ms against {session:.0f} ms)"
     return Row(letter, title, f"≤ {share:g}x of creating the stock session", measured, ratio <= share, details)
 

@@ -11,7 +11,7 @@ from bench import models
 from bench.floor import Floor
 from bench.raw import Configuration, RawLimit, layouts
 from bench.runs import Rejected, calls_for, drive
-from bench.servers import Server, ServerFailed, Wakeful, configuration, tree
+from bench.servers import Server, ServerFailed, Wakeful, configuration, tree, until
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +27,7 @@ class Idle(Server):
     def start(self) -> None:
         child = "import time; time.sleep(600)"
         self.launch([sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"])
-        while len(self.pids()) < 2:
-            pass
+        until(lambda: len(self.pids()) == 2, "its child runs")
 
 
 def test_settings_become_toml(tmp_path: Path) -> None:
