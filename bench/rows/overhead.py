@@ -15,6 +15,7 @@ ADDED_TINY, ADDED_LARGE = 0.35e-3, 1.0e-3
 GIGABYTES = 1.0
 SEVERAL = (2, 4, 8)
 """Connections for the throughput of the identity model."""
+TRITON = PEERS["triton"].name
 SAME = 1.05
 """Two medians of the same thing differ by so much here."""
 
@@ -45,9 +46,9 @@ class _Alone:
         self.added.setdefault(server.name, []).append(run.p50 - bare)
         self.lines.append(run.line() | {"bare run ms": round(1e3 * bare, 4), "added p50 ms": round(1e3 * (run.p50 - bare), 3)})
 
-    def rounds(self, ours: Server, others: Mapping[str, Server]) -> None:
+    def rounds(self, *servers: Server) -> None:
         for turn in range(1, self._context.rounds + 1):
-            for server in (ours, *others.values()):
+            for server in servers:
                 self._context.say(f"one client, {self._model.name}: {server.name}, round {turn} of {self._context.rounds}")
                 self.measure(server, turn)
 
@@ -58,14 +59,14 @@ class _Alone:
 def _with_triton(context: Context, model: BenchModel, alone: _Alone, ours: Server) -> str:
     """Measure ours, and Triton beside it if it is wanted and can be had. What to say about it if not."""
     if "triton" not in context.peers:
-        alone.rounds(ours, {})
+        alone.rounds(ours)
         return f"Triton is not measured. {context.absent.get('triton', 'It was not asked for.')}"
     try:
         with PEERS["triton"]({model.name: model.path}) as triton:
-            alone.rounds(ours, {"triton": triton})
+            alone.rounds(ours, triton)
     except (ServerFailed, Rejected) as error:
         if not alone.runs:
-            alone.rounds(ours, {})
+            alone.rounds(ours)
         return f"Triton is not measured. {error}"
     return ""
 
@@ -77,10 +78,9 @@ def _lone_client(context: Context) -> Row:
         missing = _with_triton(context, model, alone, ours)
     added = alone.spread(ours.name)
     said, reached = f"{added.show('.3f')} ms", 1e-3 * added.median <= ADDED_TINY
-    peer = PEERS["triton"].name if "triton" in context.peers else ""
-    if peer in alone.added:
-        said += f"; Triton {alone.spread(peer).show('.3f')} ms"
-        reached = reached and added.median <= SAME * alone.spread(peer).median
+    if TRITON in alone.added:
+        said += f"; Triton {alone.spread(TRITON).show('.3f')} ms"
+        reached = reached and added.median <= SAME * alone.spread(TRITON).median
     bars = {
         figure: [(name, spread(1e3 * getattr(run, figure) for run in runs).median) for name, runs in alone.runs.items()]
         for figure in ("p50", "p95", "p99")
@@ -116,9 +116,8 @@ def _large_tensors(context: Context) -> Row:
     moved = {connections: spread(values) for connections, values in rates[ours.name].items()}
     best = max(moved, key=lambda connections: moved[connections].median)
     said = f"{added.show('.2f')} ms; {moved[best].show('.2f')} GB/s at {best} connections"
-    peer = PEERS["triton"].name if "triton" in context.peers else ""
-    if peer in alone.added:
-        said += f" (Triton: {alone.spread(peer).show('.2f')} ms)"
+    if TRITON in alone.added:
+        said += f" (Triton: {alone.spread(TRITON).show('.2f')} ms)"
     lines_of = {"Wakeful": [(float(connections), one.median) for connections, one in moved.items()]}
     return Row(
         "E", "600 KB FP32 input as binary: time added to the bare run; throughput of an identity model",
