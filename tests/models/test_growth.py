@@ -20,26 +20,34 @@ class Play:
         self.starting = 0
         self.run_seconds = 0.0
         self.runs = 0
+        self.core_seconds = 0.0
+        self.settled = True
         self.growth = Growth(settings, None)
         self.said: list[Growing] = []
 
     def clock(self) -> float:
         return self.now
 
-    def go(self, seconds: float, rows_per_second: float, queue: int, *, active: int = 0, run: float = 0.01, busy: float = 1.0) -> None:
-        """`queue`: requests that wait for each replica. A run takes `run` seconds, and all replicas run for the share `busy` of their time."""
+    def go(
+        self, seconds: float, rows_per_second: float, queue: int, *, active: int = 0, run: float = 0.01, busy: float = 1.0, computing: float = 0.0,
+    ) -> None:
+        """`queue`: requests that wait for each replica. A run takes `run` seconds, and all replicas run for the share `busy` of their time.
+        `computing`: cores that they keep busy."""
         end = self.now + seconds
         while self.now < end:
             self.now += 0.01
             self.rows += 0.01 * rows_per_second
             self.run_seconds += 0.01 * busy * self.replicas
+            self.core_seconds += 0.01 * computing
             self.runs = int(self.run_seconds / run)
             if self.now >= self.growth.next_look and (self.growth.trial or queue > 8):
                 self.look(queue, active)
 
     def look(self, queue: int, active: int) -> None:
         queues = [queue] * (self.replicas - self.starting) + [0] * self.starting
-        said = self.growth.decide(Scene(queues, self.starting, active, self.rows, self.replicas, CORES, self.run_seconds, self.runs))
+        said = self.growth.decide(Scene(
+            queues, self.starting, active, self.rows, self.replicas, CORES, self.run_seconds, self.runs, self.core_seconds, self.settled,
+        ))
         if said != growth.NOTHING:
             self.said.append(said)
         self.replicas += said.more - (said.back is not None)
@@ -75,6 +83,22 @@ def test_a_trial_that_brings_nothing_is_taken_back_once_and_not_repeated_under_t
     assert play.replicas == 2
     assert play.backs == ["replica 3 brought no throughput (1000 -> 1000 rows/s) and is taken back"]
     assert [said.more for said in play.said if said.more] == [1, 1]
+
+
+def test_nothing_is_tried_where_the_replicas_keep_all_cores_busy(play: Play) -> None:
+    play.go(20.0, 1000.0, 9, computing=1.85)
+    assert play.replicas == 2
+    assert [said.hold for said in play.said if said.hold] == ["queue 9 > 8 on every replica, but 2 replicas on 2 cores keep them busy"]
+
+
+def test_what_is_seen_before_requests_may_be_merged_is_nothing_to_compare_with(play: Play) -> None:
+    play.settled = False
+    play.go(10.0, 300.0, 9)
+    assert play.replicas == 2
+    play.settled = True
+    play.go(1.3, 600.0, 9)
+    assert play.growth.trial is not None
+    assert play.growth.trial.before == pytest.approx(600.0, rel=0.02)
 
 
 def test_a_trial_is_judged_though_it_has_shortened_the_queues(play: Play) -> None:

@@ -49,10 +49,10 @@ class Errand:
             self._tell(early)
         return await asyncio.wait_for(self._answer, seconds)
 
-    def humble(self) -> None:
+    def humble(self, nice: int = NICE) -> None:
         """Lower the priority of a copy; a forked one has it from birth."""
         with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, self.replica.pid, NICE)
+            os.setpriority(os.PRIO_PROCESS, self.replica.pid, nice)
 
     def end(self) -> None:
         self.replica.kill()

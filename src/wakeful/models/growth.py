@@ -48,6 +48,10 @@ class Scene(NamedTuple):
     """That all runs so far have taken, as the replicas measured them ..."""
     runs: int = 0
     """... and their number."""
+    core_seconds: float = 0.0
+    """That the replicas' processes have computed so far; one core each, whatever their threads."""
+    settled: bool = True
+    """False while it is about to become faster or slower by itself, as until its requests may be merged: what is measured now will not hold."""
 
 
 class Growing(NamedTuple):
@@ -77,18 +81,25 @@ class Throughput:
     def __init__(self) -> None:
         self._seconds = 0.0
         self._rows = 0.0
-        self._last: tuple[float, float] | None = None
+        self._core_seconds = 0.0
+        self._last: tuple[float, float, float] | None = None
 
-    def observe(self, now: float, rows_done: float) -> None:
+    def observe(self, now: float, scene: Scene) -> None:
         """There is pressure now."""
         if self._last is not None and now - self._last[0] <= GAP_SECONDS:
             self._seconds += now - self._last[0]
-            self._rows += rows_done - self._last[1]
-        self._last = (now, rows_done)
+            self._rows += scene.rows_done - self._last[1]
+            self._core_seconds += scene.core_seconds - self._last[2]
+        self._last = (now, scene.rows_done, scene.core_seconds)
 
     @property
     def rate(self) -> float | None:
         return self._rows / self._seconds if self._seconds >= JUDGE_SECONDS else None
+
+    @property
+    def computing(self) -> float:
+        """Cores that were computed on meanwhile."""
+        return self._core_seconds / self._seconds if self._seconds else 0.0
 
 
 class Business:
@@ -140,12 +151,13 @@ class Growth:
         self.next_look = now + LOOK_SECONDS
         self._keep_in_mind(now, scene)
         if self._under_pressure(scene):
-            self._throughput.observe(now, scene.rows_done)
+            self._throughput.observe(now, scene)
         busy = self._business.observe(now, scene)
         rate = self._throughput.rate
         if self.trial is not None:
             return NOTHING if rate is None else self._judge(self.trial, rate)
-        decision = scaling.decide(ScaleView(scene.queues, scene.loaded, scene.cores, rate, self._useless, busy), self._limits)
+        computing = self._throughput.computing
+        decision = scaling.decide(ScaleView(scene.queues, scene.loaded, scene.cores, rate, self._useless, busy, computing), self._limits)
         if isinstance(decision, Step):
             if rate is not None and scene.cores is not None and len(scene.queues) >= scene.cores and not self._limits.max_replicas:
                 self.trial = Trial(len(scene.queues) + decision.count, rate)
@@ -165,6 +177,8 @@ class Growth:
             self._backoff.clear()
         if self.trial is not None and count < self.trial.replicas:  # it has ended by itself
             self.trial = None
+        if not scene.settled:
+            self._throughput = Throughput()
         if now - self._last_look > FORGET_SECONDS or count != self._count or scene.starting:
             self._throughput, self._business = Throughput(), Business()
         self._last_look, self._count = now, count

@@ -222,8 +222,12 @@ class Model:
         cores = None if self.device.startswith("cuda") else max(1, self._around.cores // max(1, self.settings.runtime.threads))
         queues = [lane.queue.size for lane in self.batcher.lanes] + [0] * starting
         stats = self.stats
+        core_seconds = 0.0
+        if cores is not None and len(queues) >= cores:  # only then is it asked for
+            core_seconds = sum(replica.core_seconds() for replica in self.group.ready()) / max(1, self.settings.runtime.threads)
         return Scene(
             queues, starting, self.batcher.active, stats.batch_rows.sum, supervisor.loaded, cores, stats.run_seconds.sum, stats.run_seconds.count,
+            core_seconds, not self._probing.under_way,
         )
 
     def load_order(self) -> Load:

@@ -12,6 +12,9 @@ from wakeful.runtime.processes import Processes
 
 SECONDS = 60.0
 """Longest wait for a self-test."""
+NICE = 5
+"""A third of the weight of a process that serves. With the lowest priority, cores that are busy with requests run one by one would leave the test
+that ends this nothing for seconds."""
 
 
 class Probing:
@@ -55,7 +58,7 @@ class Probing:
             errand = Errand.copied(self._processes, replica)
             try:
                 await errand.answer(None, SECONDS)
-                errand.humble()
+                errand.humble(NICE)
                 probed = await errand.answer(errand.replica.probe, SECONDS)
             finally:
                 errand.end()

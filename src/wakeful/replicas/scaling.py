@@ -13,6 +13,11 @@ BUSY = 0.65
 were 5 to 22 % at full load, where a further replica took a seventh of the throughput and three took a quarter; 90 % where the model is slow."""
 
 
+FULL = 0.75
+"""Share of the cores that the replicas compute on, from which a replica more than there are cores could only take from the others. What is left
+are the daemon, its callers and the gaps between runs: seen were 91 to 97 % of a core for each of two replicas at saturation."""
+
+
 class ScaleView(NamedTuple):
     """The model, and the machine it shares."""
 
@@ -28,6 +33,8 @@ class ScaleView(NamedTuple):
     """Rows per second before and with one replica more, which was taken back for that reason; None: not tried, or forgotten."""
     busy: float | None = 1.0
     """Share of their time that the replicas have been running lately; None: not measured yet."""
+    computing: float = 0.0
+    """Cores that their processes kept busy while `rate` was measured; a replica of several threads counts them as one core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +59,7 @@ class Step:
 class Hold:
     """The queues ask for a replica, and this is why there is none. `cause` stays the same while the figures move: report it when it changes."""
 
-    cause: Literal["max_replicas", "max_loaded", "not_busy", "measuring", "no_gain"]
+    cause: Literal["max_replicas", "max_loaded", "not_busy", "measuring", "cores_full", "no_gain"]
     reason: str
 
 
@@ -117,6 +124,8 @@ def _beyond_cores(pressure: str, view: ScaleView, limits: ScaleLimits) -> Hold |
         return Hold("no_gain", f"{pressure}, but replica {count + 1} brought no throughput: {before:.0f} -> {after:.0f} rows/s")
     if view.rate is None:
         return Hold("measuring", f"{pressure}, but what {count} replicas on {view.cores} cores can do is not measured yet")
+    if view.computing >= FULL * view.cores:
+        return Hold("cores_full", f"{pressure}, but {count} replicas on {view.cores} cores keep them busy")
     return None
 
 
