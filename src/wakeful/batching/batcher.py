@@ -17,6 +17,7 @@ from wakeful.batching.padding import Padder
 from wakeful.batching.queue import BatchQueue
 from wakeful.batching.retries import MemoryOwner, Retries
 from wakeful.batching.settling import Settler
+from wakeful.batching.stealing import take_over
 from wakeful.clock import monotonic
 from wakeful.config.settings import BatchingSettings
 from wakeful.errors import ExecutionFailed, Overloaded, TimedOut, WakefulError
@@ -235,8 +236,9 @@ class Batcher:
         """Seal what is due in this lane."""
         lane.scheduled = False
         lane.cancel_timer()
+        lanes = self.lanes
         while lane.free and not lane.closed:
-            head = self._head(lane)
+            head = lane.queue.head() if lane.running or len(lanes) == 1 else take_over(lane, lanes, self.limits, self._group_costs)
             if head is None:
                 if not lane.running:
                     self._owner.lane_idle(lane)
@@ -250,7 +252,7 @@ class Batcher:
                 elif lane.running:
                     lane.full_at = policy.row_limit(self.limits, costs)
                 return
-            self._seal(lane, now, policy.cut(head[0], self.limits, costs, self.rate.rate(now), len(self.lanes)), costs)
+            self._seal(lane, now, policy.cut(head[0], self.limits, costs, self.rate.rate(now), len(lanes)), costs)
 
     def _view(self, lane: Lane, head: tuple[int, float]) -> policy.View:
         busy = idle = 0
@@ -262,25 +264,6 @@ class Batcher:
                     else:
                         idle += 1
         return policy.View(head[0], head[1], len(lane.running), busy, idle, len(lane.free), max(lane.queue.rows - head[0], 0))
-
-    def _head(self, lane: Lane) -> tuple[int, float] | None:
-        """Rows and age of what is next in this lane. An idle replica takes over what waits for a busy one: anything rather than nothing, and more
-        as long as the fixed part of a run is what it saves."""
-        head = lane.queue.head()
-        if len(self.lanes) == 1 or lane.running:
-            return head
-        while head is None or policy.worth_merging(head[0], self._group_costs.of(lane.queue.next_group)):
-            longest = max(self.lanes, key=lambda other: other.queue.size)
-            if longest is lane or not longest.running or not longest.queue.size:
-                break
-            limit = self.row_limit - (head[0] if head else 0)
-            stolen = longest.queue.steal(limit) if limit > 0 else []
-            for request in stolen:
-                lane.queue.push(request)
-            if not stolen or head is not None:
-                return lane.queue.head()
-            head = lane.queue.head()
-        return head
 
     def _seal(self, lane: Lane, now: float, max_rows: int, costs: CostModel) -> None:
         """Cut a batch, write it into a free slot and hand it to the replica."""

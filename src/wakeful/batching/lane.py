@@ -37,7 +37,7 @@ class Batch:
 
 
 class Lane:
-    """State alone; the batcher, which owns all lanes of a model, is its only writer."""
+    """State alone; the batcher, which owns all lanes of a model, is its only writer. `stealing` acts on its behalf."""
 
     __slots__ = ("active", "closed", "doubted", "free", "full_at", "queue", "replica", "running", "scheduled", "since", "timer")
 
