@@ -89,6 +89,7 @@ def _measure(context: Context, model: BenchModel, target: float, replicas: int) 
                 status, took = np.asarray(results.status), np.asarray(results.seconds)
                 refused = took[status == http.HTTPStatus.TOO_MANY_REQUESTS]
                 clean &= bool(np.isin(status, (200, 429)).all()) and all(advice)
+                clean &= load != OVERLOAD or bool(advice) or not len(refused)  # else nobody has looked for the advice
                 refusals += [float(np.percentile(refused, 99))] if len(refused) else []
                 lines.append({
                     "model": model.name, "replicas": replicas, "round": turn, "load": load, "offered/s": round(load * capacity),
