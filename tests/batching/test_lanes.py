@@ -99,6 +99,17 @@ async def test_a_verdict_that_comes_later_groups_what_waits_and_cuts_what_is_too
 
 
 @staged(max_rows=4)
+async def test_a_waiting_part_that_has_become_too_large_is_cut_again_and_the_rest_follows(stage: Stage) -> None:
+    replica = stage.replica()
+    large = stage.ask(*range(10))
+    stage.batcher.limits.max_rows = 2
+    stage.batcher.regroup(as_it_is)
+    await stage.serve()
+    assert large.values == list(range(10))
+    assert replica.runs.count(2) == 3, "two of them in place of the first four rows"
+
+
+@staged(max_rows=4)
 async def test_what_waited_for_minutes_is_grouped_all_the_same(stage: Stage) -> None:
     """Arrivals far apart in time, looked at again in the order of arrival."""
     old = stage.ask(1)

@@ -219,6 +219,8 @@ class Batcher:
                     self._schedule(other)
 
     def _split(self, request: InferRequest, limit: int) -> None:
+        if isinstance(request, parts.Part):  # its pieces are taken in its place, which would queue its successor
+            request.whole.submit_next()
         parts.Parted(request, limit, self._enqueue, self._answer, self._refuse).submit_next()
 
     # ── batches out ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
