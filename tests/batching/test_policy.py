@@ -306,6 +306,17 @@ def test_a_batch_is_cut_where_waiting_for_those_behind_costs_more_than_a_further
     assert cut(10, Limits(64, policy="timer"), costs, 20.0, 1) == 64
 
 
+def test_rows_that_cost_nothing_share_a_run_however_many_arrive() -> None:
+    """Admission asks with an endless stream of arrivals; infinitely many times nothing is no number."""
+    costs = CostModel()
+    for seconds in (0.003, 0.002, 0.001) * 8:
+        for rows, more in ((1, 0.001), (16, 0.0)):
+            costs.observe(rows, seconds + more)
+    assert costs.split
+    assert costs.per_row == 0.0
+    assert cut(10, Limits(64), costs, math.inf, 1) == row_limit(Limits(64), costs)
+
+
 def test_nothing_is_cut_before_runs_of_several_sizes_have_been_seen_and_now_and_then_one_is_larger() -> None:
     costs = CostModel()
     for _ in range(31):

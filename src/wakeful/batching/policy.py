@@ -148,7 +148,7 @@ def cut(rows: int, limits: Limits, costs: CostModel, arriving: float, replicas: 
     there is none.
     """
     limit = row_limit(limits, costs)
-    if rows <= 1 or limits.policy == "timer" or not costs.split:
+    if rows <= 1 or limits.policy == "timer" or not costs.split or not costs.per_row:
         return limit
     load = min(arriving * costs.per_row / replicas, MOST_LOAD)
     fixed = max(costs.fixed, LEAST_FIXED * costs.per_row)
