@@ -30,7 +30,7 @@ PATIENT = Patience(idle=LONG, receiving=LONG, reading=LONG, leaving=LONG, probin
 class Stage:
     """A running server, of these routes or of some simple ones; those to /held are answered when the test says so."""
 
-    def __init__(self, patience: Patience, find: Callable[[str, str], Route] | None = None) -> None:
+    def __init__(self, patience: Patience, find: Callable[[str, str], Route] | None = None, limit: int = LIMIT) -> None:
         self.held: list[tuple[Connection, Any]] = []
         self.loop = uvloop.new_event_loop()
         routes = [
@@ -39,7 +39,7 @@ class Stage:
             Entry("GET", "/large", "oip", self._large, ""), Entry("POST", "/v1/broken", "snooze", self._break, ""),
             Entry("GET", "/twice", "oip", self._twice, ""),
         ]
-        self.server = HttpServer(find or Router(routes).find, ServerSettings(max_body=LIMIT), patience)
+        self.server = HttpServer(find or Router(routes).find, ServerSettings(max_body=limit), patience)
         self.sock = bind("127.0.0.1", 0)
         self.address = self.sock.getsockname()
         self._thread = threading.Thread(target=self._run)
@@ -154,8 +154,9 @@ class Client:
 
 
 @contextmanager
-def serving(patience: Patience = PATIENT, find: Callable[[str, str], Route] | None = None) -> Iterator[Stage]:
-    stage = Stage(patience, find)
+def serving(patience: Patience = PATIENT, find: Callable[[str, str], Route] | None = None, limit: int = LIMIT) -> Iterator[Stage]:
+    """`limit`: bytes of a body."""
+    stage = Stage(patience, find, limit)
     try:
         yield stage
     finally:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.daemon import wait_until
-from tests.frontends.http.stage import LIMIT, Client, Stage, chunked, get, pattern, post
+from tests.frontends.http.stage import LIMIT, Client, Stage, chunked, get, pattern, post, serving
 from wakeful.frontends.http.connection import HEAD_LIMIT, LARGE_BODY
 from wakeful.frontends.http.encoding import MEMBERS
 
@@ -110,6 +110,16 @@ def test_too_large_is_known_from_the_declared_length(client: Client, size: int) 
     assert (status, headers["connection"]) == (413, "close")
     assert b"max_body" in body
     assert client.rest() == b""
+
+
+def test_a_known_head_does_not_help_a_too_large_body() -> None:
+    """A request that is wholly there goes straight to its handler where its head was seen before, on whatever connection."""
+    with serving(limit=1200) as stage:
+        for body, status in ((b"x" * 1300, 413), (b"x" * 1100, 200), (b"x" * 1300, 413)):
+            client = stage.connect()
+            client.ask(post("/echo", b"x" * 1000))
+            assert client.ask(post("/echo", body))[0] == status
+            client.close()
 
 
 def test_a_client_that_sends_its_too_large_body_first_can_read_the_answer(client: Client) -> None:

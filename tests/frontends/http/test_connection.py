@@ -147,6 +147,15 @@ def test_a_half_closed_client_of_a_fast_answer(client: Client) -> None:
     assert client.rest().endswith(b'"a"')
 
 
+def test_a_half_closed_client_that_ended_with_an_empty_line(stage: Stage, client: Client) -> None:
+    """The line is not the beginning of another request for which the connection would have to stay."""
+    client.send(get("/held") + b"\r\n")
+    client.finish()
+    wait_until(lambda: stage.held, "the request is there")
+    stage.answer()
+    assert client.rest().endswith(b'"late"')
+
+
 def test_an_old_half_closed_client_sees_no_interim_answer(stage: Stage, client: Client) -> None:
     client.send(get("/held", version="1.0"))
     client.finish()

@@ -191,6 +191,8 @@ class Connection(asyncio.Protocol):
             if head is None:
                 if buffer[0] in b"\r\n":  # some clients end a body with an empty line of their own
                     self._buffer = buffer.lstrip(b"\r\n")
+                    if self._ended and not self._buffer:
+                        self.close()
                     continue
                 try:
                     head = self._learn_head(buffer, end)
@@ -215,6 +217,8 @@ class Connection(asyncio.Protocol):
         data = buffer[:end]
         head = parse_head(data)
         head.route = self._shared.find(head.method, head.path)
+        if head.content_length > self._shared.max_body:
+            head.whole = 0  # to be refused before it is handled
         heads = self._heads
         if len(data) <= LONGEST_REMEMBERED:
             if len(heads) >= REMEMBERED:
