@@ -181,6 +181,13 @@ def test_a_machine_that_becomes_faster_does_not_look_like_a_model_without_a_fixe
     assert costs.worthwhile > 4
 
 
+def test_a_large_run_in_a_slow_moment_does_not_take_the_fixed_part_away() -> None:
+    costs = learnt(0.0035, 0.0033, (16, 25, 9, 22) * 16)
+    costs.observe(46, 2.2 * (0.0035 + 0.0033 * 46))  # the machine was slow while it ran, and no more when the next did
+    costs.observe(11, 0.0035 + 0.0033 * 11)
+    assert costs.fixed > 0.5 * 0.0035
+
+
 def test_the_slope_is_remembered_while_only_one_row_count_comes() -> None:
     costs = learnt(0.004, 0.00025)
     for _ in range(1000):

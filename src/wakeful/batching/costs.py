@@ -13,7 +13,8 @@ class CostModel:
 
     A machine that others use too is twice as slow in one second as in the next, and large runs may happen to come in the slow one. So the
     slope is learnt from the differences between runs that follow each other, which such changes hardly touch, and the level from the latest
-    runs. Where the row counts do not differ, the slope stays what it was; at first that is "everything is per row".
+    runs. Two runs that took longer than they should count the less: one large run in a slow moment outweighs a hundred others. Where the
+    row counts do not differ, the slope stays what it was; at first that is "everything is per row".
     """
 
     __slots__ = (
@@ -64,8 +65,9 @@ class CostModel:
         """Learn from a run that went well."""
         if rows < 1 or not 0.0 <= seconds < math.inf:
             return
+        expected = self.estimate(rows)
         if self.known and self._mean_seconds > 0.0:
-            seconds = min(seconds, self.SURPRISE * self.estimate(rows))
+            seconds = min(seconds, self.SURPRISE * expected)
         self.runs += 1
         weight = 1.0 / min(self.runs, self.MEMORY)
         self._mean_rows += weight * (rows - self._mean_rows)
@@ -74,6 +76,9 @@ class CostModel:
         if more and self._last_rows:
             self._compared += 1
             weight = 1.0 / min(self._compared, self.PAIRS)
+            expected += self.estimate(self._last_rows)
+            if self.split and seconds + self._last_seconds > expected > 0.0:
+                weight *= (expected / (seconds + self._last_seconds)) ** 2
             self._squares += weight * (more * more - self._squares)
             self._products += weight * (more * (seconds - self._last_seconds) - self._products)
         self._last_rows, self._last_seconds = rows, seconds
