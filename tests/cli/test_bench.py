@@ -150,6 +150,12 @@ def test_nobody_there() -> None:
     assert "wakeful serve --demo" in err
 
 
+@pytest.mark.parametrize("address", ["", "http://", "http://[::1", "http://a:99999", "http://.", f"http://{'a' * 80}.b", "http://a/\u00e9"])
+def test_no_address(address: str) -> None:
+    _, err = bench(address, "m", status=2)
+    assert err == f"error: the server's address: expected something like http://127.0.0.1:8080, got {address!r}\n"
+
+
 def test_an_unknown_model(daemon: Daemon) -> None:
     _, err = bench(daemon.url, "demo", status=2)
     assert err == f"error: {daemon.url} has no model demo; it has demo-model, digits\n"
@@ -166,6 +172,7 @@ def test_an_unknown_model(daemon: Daemon) -> None:
     (["--rate", "0.001", "--duration", "0.1"], "no call is due"),
     (["--rate", "1e9"], "more than 20,000,000 calls"),
     (["--rate", "fast"], "argument --rate: 'fast' is not a number of 0 or more"),
+    (["--seed", "-1"], "argument --seed: '-1' is not a whole number of 0 or more"),
     (["--connections", "0"], "argument --connections: '0' is not a whole number of 1 or more"),
     (["--conections", "1"], "wakeful bench does not know --conections\n  hint: did you mean --connections?"),
 ])
@@ -185,6 +192,7 @@ def test_a_fixed_axis_0() -> None:
 @pytest.mark.parametrize(("metadata", "message"), [
     (METADATA.replace(b"FP32", b"IMAGE"), "input x of m has the datatype IMAGE"),
     (b'{"name":"m"}', "the server does not say what m takes"),
+    (METADATA.replace(b"-1", b"1e999"), "does not describe m as the Open Inference Protocol has it"),
     (b"<html>", "does not describe m as the Open Inference Protocol has it: b'<html>'"),
 ])
 def test_inputs_that_cannot_be_made_up(metadata: bytes, message: str) -> None:
@@ -207,6 +215,12 @@ def test_errors_are_shown_with_the_first_text() -> None:
     with serving(open_inference(lambda number: reply() if number % 2 else full)) as server:
         out, _ = bench(url(server), "m", "--rate", "100", "--duration", "0.5")
     assert "× HTTP 429, first: queue is full" in out
+
+
+def test_an_error_cannot_command_the_terminal() -> None:
+    with serving(open_inference(lambda number: reply(b"bad\x1b[2J\x07 [/shape]", "400 Bad Request"))) as server:
+        out, _ = bench(url(server), "m", "--cold", "--duration", "0.1", "--warmup", "0", status=1)
+    assert "first: bad?[2J? [/shape]" in out
 
 
 def test_without_matplotlib(tmp_path: Path) -> None:

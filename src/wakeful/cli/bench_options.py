@@ -57,7 +57,7 @@ def add_arguments(parser: Parser) -> None:
     load.add_argument("--warmup", type=_not_negative, metavar="SECONDS", help=f"load before it (default {WARMUP:g}; of a trace: 0)")
     load.add_argument("--timeout", type=_positive, default=30.0, metavar="SECONDS", help="for one call (default 30)")
     load.add_argument("--cold", action="store_true", help="no call of each kind beforehand: the first ones may find a sleeping model")
-    load.add_argument("--seed", type=int, default=1, metavar="N", help="of moments, order and values (default 1)")
+    load.add_argument("--seed", type=_seed, default=1, metavar="N", help="of moments, order and values (default 1)")
     body = parser.add_argument_group("requests")
     body.add_argument("--rows", type=counts, metavar="N,N", help="sizes of axis 0 where it is free, mixed evenly (default 1)")
     body.add_argument("--dim", action="append", type=_dim, default=[], dest="dims", metavar="AXIS=N", help="size of a free dimension (default 1)")
@@ -154,6 +154,12 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 def _count(text: str) -> int:
     if not text.strip().isdecimal() or not int(text):
         raise ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
     return int(text)
 
 

@@ -48,13 +48,16 @@ class Target(NamedTuple):
 
 def parse_url(text: str) -> Target:
     """ "localhost:8080", "http://[::1]:8080", "http://host/prefix". Raises InvalidInput."""
-    parts = urlsplit(text if "://" in text else f"http://{text}")
-    if parts.scheme != "http":
-        raise InvalidInput(f"{text}: only http:// is spoken here, not {parts.scheme}://")
     try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
         host, port = parts.hostname, parts.port
+        (host or "").encode("idna")  # as whoever looks it up will
+        parts.path.encode("ascii")
     except ValueError:
-        host, port = None, None
+        host = None
+    else:
+        if parts.scheme != "http":
+            raise InvalidInput(f"{text}: only http:// is spoken here, not {parts.scheme}://")
     if not host:
         raise InvalidInput.field("the server's address", "something like http://127.0.0.1:8080", repr(text))
     prefix = parts.path.rstrip("/")
@@ -71,7 +74,7 @@ def inputs_of(target: Target, model: str) -> tuple[InputSpec, ...]:
     try:
         described = json.loads(body).get("inputs") or ()
         return tuple(InputSpec(one["name"], one["datatype"], tuple(_dimension(size) for size in one["shape"])) for one in described)
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, OverflowError, LookupError, TypeError, AttributeError):
         raise Unavailable(f"{target.url} does not describe {model} as the Open Inference Protocol has it: {body[:80]!r}") from None
 
 

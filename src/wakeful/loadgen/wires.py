@@ -172,7 +172,8 @@ class Wires:
         now, head = monotonic(), answer.head
         assert head is not None
         if not 200 <= head.status < 300 and head.status not in self.errors:
-            self.errors[head.status] = " ".join(answer.body.decode("utf-8", "replace").split())[:TEXT]
+            text = " ".join(answer.body.decode("utf-8", "replace").split())[:TEXT]
+            self.errors[head.status] = "".join(one if one.isprintable() else "?" for one in text)  # it will be shown on a terminal
         if not head.stays or answer.surplus:
             self.drop(wire)
         self._free(wire, head.status, now)
