@@ -57,6 +57,11 @@ class CostModel:
         """Have runs of different sizes shown which part of their time is fixed?"""
         return self._compared >= self.MIN_RUNS
 
+    @property
+    def each(self) -> float:
+        """Seconds that a row took in the latest runs, with its share of the fixed part."""
+        return self._mean_seconds / self._mean_rows if self.runs else 0.0
+
     def estimate(self, rows: int) -> float:
         """Seconds that a run of `rows` rows takes; 0 while nothing was observed."""
         return self.fixed + self.per_row * rows

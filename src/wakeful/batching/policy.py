@@ -145,12 +145,13 @@ def cut(rows: int, limits: Limits, costs: CostModel, arriving: float, replicas: 
     on average. But every run costs a fixed part, for which all wait that come later; and the busier the replicas, the more come before the queue
     is empty: 1 / (1 - load) times as many. So what k costs is k * fixed / (1 - load) + rows * per_row / k; the best k is the first that is not
     worse than the next, k * (k + 1) >= rows * per_row * (1 - load) / fixed. That is one run where the fixed part dominates, and row by row where
-    there is none.
+    there is none. The load counts rows as long as they take now, with their share of the fixed part: it is what small runs cost that makes
+    callers wait who answer an answer with the next request.
     """
     limit = row_limit(limits, costs)
     if rows <= 1 or limits.policy == "timer" or not costs.split or not costs.per_row:
         return limit
-    load = min(arriving * costs.per_row / replicas, MOST_LOAD)
+    load = min(arriving * costs.each / replicas, MOST_LOAD)
     fixed = max(costs.fixed, LEAST_FIXED * costs.per_row)
     parts = rows * costs.per_row * (1.0 - load)
     if parts <= 2.0 * fixed:
