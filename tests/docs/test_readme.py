@@ -50,7 +50,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def daemon(models: Path) -> Iterator[Daemon]:
-    (serve,) = commands("wakeful")
+    serve, _ = commands("wakeful")
     assert serve.split() == ["wakeful", "serve", "--models-dir", models.name]
     with running(models.parent, "--models-dir", str(models), "--demo") as daemon:
         yield daemon
@@ -74,6 +74,14 @@ def test_curl_lines_answer(daemon: Daemon, command: str) -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout
     assert '"name":"fraud"' in done.stdout or '"outputs":[{' in done.stdout
+
+
+def test_the_load_gets_its_answers(daemon: Daemon) -> None:
+    _, bench = commands("wakeful")
+    assert bench.startswith(f"wakeful bench http://{ADDRESS} demo-model ")
+    _, *arguments = bench.replace(ADDRESS, f"{daemon.host}:{daemon.port}").replace("--duration 10", "--duration 1").split()
+    done = subprocess.run([sys.executable, "-m", "wakeful", *arguments], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_python_block_prints_an_answer(daemon: Daemon) -> None:
