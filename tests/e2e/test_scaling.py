@@ -193,7 +193,7 @@ def test_the_ceiling_of_the_daemon_ends_the_growth_without_a_ceiling_of_the_mode
         assert_all_answered(crowd, 80)
 
 
-def test_without_any_ceiling_it_grows_to_the_cores_and_tries_one_more(files: Path, tmp_path: Path) -> None:
+def test_without_any_ceiling_it_grows_to_the_cores_and_tries_one_more_unless_they_are_busy(files: Path, tmp_path: Path) -> None:
     config = files / "free.toml"
     config.write_text("""
         [defaults]
@@ -208,12 +208,17 @@ def test_without_any_ceiling_it_grows_to_the_cores_and_tries_one_more(files: Pat
     with running(tmp_path, "--config", str(config), "--no-grpc") as daemon:
         cores = next(event["figures"]["cores"] for event in daemon.events() if event["kind"] == "ready")
         with Crowd(daemon, "free", clients=8 * (cores + 1)) as crowd:
-            daemon.wait_event("scale", "free", text=f"{cores} -> {cores + 1} replicas")
-            trial = daemon.wait_event("load", "free", text=f"#{cores} ready")
-            verdict = daemon.wait_event("scale", "free", since=trial["seq"])
+            full = daemon.wait_event("load", "free", text=f"#{cores - 1} ready")
+            verdict = daemon.wait_event("scale", "free", since=full["seq"])
+            if "keep them busy" not in verdict["text"]:
+                assert f"{cores} -> {cores + 1} replicas" in verdict["text"]
+                trial = daemon.wait_event("load", "free", text=f"#{cores} ready")
+                verdict = daemon.wait_event("scale", "free", since=trial["seq"])
         assert crowd.wrong == []
         assert set(crowd.statuses) == {200}
-        if "is taken back" in verdict["text"]:
+        if "keep them busy" in verdict["text"]:
+            assert f"{cores} cores" in verdict["text"]
+        elif "is taken back" in verdict["text"]:
             assert "brought no throughput" in verdict["text"]
             gone = daemon.wait_event("unload", "free", text="no_gain")
             assert gone["figures"]["replica"] == cores
