@@ -67,7 +67,7 @@ path = "ident.onnx"
 idle_timeout_secs = 1
 replicas = 3
 """
-LONG_ITERATIONS = 100_000
+LONG_ITERATIONS = 200_000
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def test_the_idle_clock_starts_at_the_last_completion(daemon: Daemon) -> None:
     assert daemon.infer("long", "x", [1, 2, 3, 4], [1, 4])[0] == 200
     assert len(events(daemon, "long", "load")) == 1  # still warm
     daemon.wait_event("unload", "long", text="idle")
-    assert daemon.metric("wakeful_run_seconds_sum", model="long") > 2 * 0.5  # the two in a row lasted longer than the timeout
+    assert daemon.metric("wakeful_run_seconds_sum", model="long") > 3 * 0.5
 
 
 def test_pinned_and_sleepless_models_and_the_floor_stay(daemon: Daemon) -> None:
