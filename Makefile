@@ -1,7 +1,7 @@
 # make serve   a daemon with demo models on 127.0.0.1:$(PORT)
 # make test    everything that CI checks; make pytest TESTS=tests/batching for a part
-# make bench   the whole report, peers included (about an hour); make bench BENCH='--only A,H --peers triton' for a part
-#              make bench-quick: the ratios that regressions show in, in three minutes
+# make bench   the whole report, peers included (long); make bench BENCH='--only A,H --peers triton' for a part
+#              make bench-quick: the ratios that regressions show in, in minutes
 # Both set up .venv by themselves; PYTHON chooses the interpreter (3.11 or later).
 
 PYTHON ?= python3
