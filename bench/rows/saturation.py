@@ -10,7 +10,7 @@ from bench.models import MODELS, BenchModel
 from bench.raw import Configuration, RawLimit, details
 from bench.report import Plot, Row
 from bench.runs import Run, Spread, calls_for, drive, ratios
-from bench.servers import Server, Wakeful
+from bench.servers import Server, Wakeful, wait_quiet
 
 SHARE = 0.95
 NAMES = ("encoder", "resnet50", "magika")
@@ -24,6 +24,7 @@ LONGEST = (15.0, 4.0)
 """Seconds of a run at most: a model for which that is not enough rows is measured by fewer."""
 CANDIDATES = 3
 """Static configurations that are measured again in every round: a search of brief runs does not tell the best of the best."""
+WAKE_SECONDS = 0.5
 STABLE_SECONDS, SETTLE_SECONDS = 4.0, 30.0
 """The number of replicas has not changed for so long, or will not be waited for any longer."""
 
@@ -81,7 +82,10 @@ def _model(context: Context, model: BenchModel) -> Measured:
 
 
 def settle(server: Server, model: BenchModel, connections: int, most: float) -> None:
-    """Load it until it has decided how many replicas it wants, and how large its batches should be."""
+    """Wake it, wait until it has been tested and prepared, then load it until it has decided how many replicas it wants, and how large its batches
+    should be."""
+    drive(server, calls_for(server, model, binary=True), connections=1, seconds=WAKE_SECONDS, warmup=0.0)
+    wait_quiet(server)
     end, since, count = time.monotonic() + most, time.monotonic(), 0
     while time.monotonic() < end and time.monotonic() - since < STABLE_SECONDS:
         _saturated(server, model, connections, 1.0, 0)

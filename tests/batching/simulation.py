@@ -1,7 +1,7 @@
 """The real batcher under simulated load: callers who arrive at given moments, and replicas whose runs take what a table says.
 
 Its clock jumps, so that hours of load take seconds and the same run comes out the same again. What it leaves out is what the machine does: two
-replicas and the daemon that share two cores, and the time between a run's end and the next one's beginning.
+replicas and the daemon that share two cores.
 """
 
 import asyncio
@@ -53,6 +53,8 @@ MODELS: dict[str, Cost] = {
 }
 """The bench's models as measured with one thread on a machine of two cores, and two in whose runs one part dominates."""
 
+HANDOVER = 0.0002
+"""Seconds from sealing a run to its beginning in an idle replica, roughly as measured. A run that was sealed ahead begins at once."""
 LARGEST = 32
 """Rows of the largest batch of the grid."""
 
@@ -116,16 +118,16 @@ class Machine:
         self._outcome.runs.append(rows)
         self._given.append((run, inputs, self._cost(rows)))
         if len(self._given) == 1:
-            self._begin()
+            self._begin(HANDOVER)
 
-    def _begin(self) -> None:
+    def _begin(self, after: float) -> None:
         run, inputs, seconds = self._given[0]
-        self._loop.call_later(seconds, self._end, Done(run, seconds, inputs))
+        self._loop.call_later(after + seconds, self._end, Done(run, seconds, inputs))
 
     def _end(self, done: Done) -> None:
         self._given.popleft()
         if self._given:
-            self._begin()
+            self._begin(0.0)
         self._batcher.done(self.lane, done)
 
 

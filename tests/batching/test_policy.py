@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from wakeful.batching.costs import ArrivalRate, CostModel, GroupCosts
 from wakeful.batching.policy import (
-    NEVER,
     POLICIES,
     TRIAL,
     Allowance,
     Limits,
     View,
     adaptive,
+    ahead,
     cut,
     fitting,
     prospect,
@@ -45,112 +45,104 @@ def steady(per_second: float, until: float) -> ArrivalRate:
 
 def idle(rows: int, oldest: float = 0.0, **changes: int) -> View:
     """One idle replica alone."""
-    return View(rows, oldest, in_flight=0, siblings_busy=0, siblings_idle=0, slots_free=2)._replace(**changes)
+    return View(rows, oldest)._replace(**changes)
 
 
-def due(policy: str, view: View, now: float = 0.0, limits: Limits | None = None, costs: CostModel | None = None) -> float:
-    return POLICIES[policy](view, now, limits or Limits(max_rows=8, max_delay=0.2), costs or CostModel(), ArrivalRate())
+def due(policy: str, view: View, limits: Limits | None = None, costs: CostModel | None = None) -> float:
+    return POLICIES[policy](view, limits or Limits(max_rows=8, max_delay=0.2), costs or CostModel(), 0.0)
 
 
 # ── timer ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_timer_waits_the_delay_since_the_oldest_arrival() -> None:
+def test_timer_waits_the_delay_since_the_oldest_arrival_however_long_a_run_was_on() -> None:
     assert due("timer", idle(1, oldest=5.0)) == pytest.approx(5.2)
-    assert due("timer", idle(7, oldest=5.0), now=5.1) == pytest.approx(5.2)
+    assert due("timer", idle(7, oldest=5.0)) == pytest.approx(5.2)
 
 
 def test_timer_seals_a_full_batch_at_once() -> None:
-    assert due("timer", idle(8, oldest=5.0), now=5.0) <= 5.0
-    assert due("timer", idle(12, oldest=5.0), now=5.0) <= 5.0
-
-
-def test_a_delay_used_up_behind_a_run_is_not_waited_again() -> None:
-    """C13 b: the request arrives while a run of one second is on, and starts at once when it ends."""
-    assert due("timer", idle(1, oldest=5.0, in_flight=1, slots_free=1), now=5.3) == NEVER
-    assert due("timer", idle(1, oldest=5.0), now=6.0) <= 6.0
+    assert due("timer", idle(8, oldest=5.0)) <= 5.0
+    assert due("timer", idle(12, oldest=5.0)) <= 5.0
 
 
 def test_no_delay_still_merges_what_waits() -> None:
-    limits = Limits(max_rows=8, max_delay=0.0)
-    assert due("timer", idle(3, oldest=5.0), 5.0, limits) <= 5.0
-    assert due("timer", idle(3, oldest=5.0, in_flight=1), 5.0, limits) == NEVER
+    assert due("timer", idle(3, oldest=5.0), Limits(max_rows=8, max_delay=0.0)) <= 5.0
 
 
 def test_timer_does_not_let_a_group_idle_the_replica_before_a_full_queue() -> None:
-    assert due("timer", idle(2, oldest=5.0, behind=5), now=5.0) == pytest.approx(5.2)
-    assert due("timer", idle(2, oldest=5.0, behind=6), now=5.0) <= 5.0
+    assert due("timer", idle(2, oldest=5.0, behind=5)) == pytest.approx(5.2)
+    assert due("timer", idle(2, oldest=5.0, behind=6)) <= 5.0
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_only_a_full_batch_is_sealed_ahead(policy: str) -> None:
-    assert due(policy, idle(7, in_flight=1, slots_free=1), now=99.0) == NEVER
-    assert due(policy, idle(8, in_flight=1, slots_free=1), now=99.0) <= 99.0
-    assert due(policy, idle(7, in_flight=1, slots_free=1, behind=100), now=99.0) == NEVER
+# ── while a replica runs ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_nothing_is_due_without_a_slot_or_a_row(policy: str) -> None:
-    assert due(policy, idle(50, in_flight=2, slots_free=0), now=99.0) == NEVER
-    assert due(policy, idle(50, slots_free=0), now=99.0) == NEVER
-    assert due(policy, idle(0), now=99.0) == NEVER
+def test_a_full_run_is_sealed_ahead_and_nothing_less_where_the_fixed_part_dominates_or_is_not_known() -> None:
+    assert ahead(Limits(8), CostModel(), 100.0, 1) == 8
+    assert ahead(Limits(8, policy="timer"), learnt(0.001, 0.010), 100.0, 1) == 8
+    assert ahead(Limits(64), learnt(0.004, 0.00001), 100.0, 1) == 64
+    assert ahead(Limits(64), learnt(0.004, 0.0), 100.0, 1) == 64
+
+
+def test_what_makes_more_than_one_run_is_sealed_ahead() -> None:
+    limits = Limits(64)
+    assert ahead(limits, learnt(0.0, 0.010), 1.0, 1) < 1, "rows run one by one anyway"
+    some = ahead(limits, learnt(0.004, 0.001), 10.0, 1)
+    assert 4 < some < 8, "at little load a little more than the rows that are worth the fixed part"
+    assert some < ahead(limits, learnt(0.004, 0.001), 300.0, 1), "near capacity larger runs are better, so more is awaited"
+    assert ahead(limits, learnt(0.004, 0.001), 300.0, 2) < ahead(limits, learnt(0.004, 0.001), 300.0, 1)
 
 
 # ── adaptive ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_adaptive_runs_at_once_where_all_replicas_are_idle() -> None:
-    assert due("adaptive", idle(1, oldest=5.0), now=5.0) <= 5.0
-    assert due("adaptive", idle(1, oldest=5.0, siblings_idle=3), now=5.0) <= 5.0
+    assert due("adaptive", idle(1, oldest=5.0)) <= 5.0
+    assert due("adaptive", idle(1, oldest=5.0, siblings_idle=3)) <= 5.0
 
 
 def test_adaptive_holds_an_idle_replica_beside_a_busy_one_until_its_rows_are_worth_the_fixed_cost() -> None:
-    costs, limits, rate = learnt(0.004, 0.00025), Limits(32, 0.010), steady(4000.0, until=10.0)
+    costs, limits, rate = learnt(0.004, 0.00025), Limits(32, 0.010), 4000.0
     beside = idle(1, oldest=10.0, siblings_busy=1)
     # t(1) / 2 replicas after the oldest
-    assert adaptive(beside, 10.0, limits, costs, rate) == pytest.approx(10.0 + 0.00425 / 2, rel=1e-3)
+    assert adaptive(beside, limits, costs, rate) == pytest.approx(10.0 + 0.00425 / 2, rel=1e-3)
     # 8 rows of 0.25 ms are half as long as the fixed 4 ms; a steady stream of 4000 rows/s would bring 16 a run
-    assert adaptive(beside._replace(rows=7), 10.0, limits, costs, rate) > 10.0
-    assert adaptive(beside._replace(rows=9), 10.0, limits, costs, rate) <= 10.0
+    assert adaptive(beside._replace(rows=7), limits, costs, rate) > 10.0
+    assert adaptive(beside._replace(rows=9), limits, costs, rate) <= 10.0
     # the end of the sibling's run
-    assert adaptive(beside._replace(siblings_busy=0, siblings_idle=1), 10.0, limits, costs, rate) <= 10.0
+    assert adaptive(beside._replace(siblings_busy=0, siblings_idle=1), limits, costs, rate) <= 10.0
     # more replicas take turns more often
-    assert adaptive(beside._replace(siblings_idle=2), 10.0, limits, costs, rate) == pytest.approx(10.0 + 0.00425 / 4, rel=1e-3)
+    assert adaptive(beside._replace(siblings_idle=2), limits, costs, rate) == pytest.approx(10.0 + 0.00425 / 4, rel=1e-3)
     # other groups wait behind
-    assert adaptive(beside._replace(behind=31), 10.0, limits, costs, rate) <= 10.0
+    assert adaptive(beside._replace(behind=31), limits, costs, rate) <= 10.0
 
 
 def test_adaptive_does_not_wait_for_a_trickle_nor_for_what_it_does_not_know() -> None:
     costs, limits, beside = learnt(0.004, 0.00025), Limits(32, 0.010), idle(1, oldest=10.0, siblings_busy=1)
-    assert adaptive(beside, 10.0, limits, costs, steady(5.0, until=10.0)) <= 10.0
-    assert adaptive(beside, 10.0, limits, CostModel(), steady(2000.0, until=10.0)) <= 10.0
-    assert adaptive(beside, 10.0, limits, learnt(0.0, 0.004), steady(2000.0, until=10.0)) <= 10.0
+    assert adaptive(beside, limits, costs, 5.0) <= 10.0
+    assert adaptive(beside, limits, CostModel(), 2000.0) <= 10.0
+    assert adaptive(beside, limits, learnt(0.0, 0.004), 2000.0) <= 10.0
 
 
 def test_adaptive_keeps_the_configured_delay_and_the_target() -> None:
-    costs, rate, beside = learnt(0.100, 0.001), steady(500.0, until=10.0), idle(1, oldest=10.0, siblings_busy=1)
-    assert adaptive(beside, 10.0, Limits(64, 0.003), costs, rate) == pytest.approx(10.003)
-    assert adaptive(beside, 10.0, Limits(64, 0.0), costs, rate) <= 10.0
-    assert adaptive(beside, 10.0, Limits(64, 1.0, target_p99=0.301), costs, rate) == pytest.approx(10.0 + 0.101 / 2, rel=1e-3)
-    assert adaptive(beside, 10.0, Limits(64, 1.0, target_p99=0.220), costs, rate) == pytest.approx(10.0 + 0.101 / 2, rel=1e-3)
+    costs, rate, beside = learnt(0.100, 0.001), 500.0, idle(1, oldest=10.0, siblings_busy=1)
+    assert adaptive(beside, Limits(64, 0.003), costs, rate) == pytest.approx(10.003)
+    assert adaptive(beside, Limits(64, 0.0), costs, rate) <= 10.0
+    assert adaptive(beside, Limits(64, 1.0, target_p99=0.301), costs, rate) == pytest.approx(10.0 + 0.101 / 2, rel=1e-3)
+    assert adaptive(beside, Limits(64, 1.0, target_p99=0.220), costs, rate) == pytest.approx(10.0 + 0.101 / 2, rel=1e-3)
 
 
 @given(
-    view=st.builds(
-        View, st.integers(0, 40), SECONDS, st.integers(0, 2), st.integers(0, 4), st.integers(0, 4), st.integers(0, 2), st.integers(0, 40)
-    ),
-    waited=SECONDS,
+    view=st.builds(View, st.integers(1, 40), SECONDS, st.integers(0, 4), st.integers(0, 4), st.integers(0, 40)),
     limits=st.builds(Limits, st.integers(1, 32), st.floats(0.0, 1.0), st.none() | st.floats(0.001, 1.0)),
     fixed=st.floats(0.0, 0.1),
     per_row=st.floats(0.0, 0.1),
-    arriving=st.sampled_from([0.5, 20.0, 1000.0]),
+    arriving=st.floats(0.0, 1e4),
 )
-def test_adaptive_is_never_later_than_timer(view: View, waited: float, limits: Limits, fixed: float, per_row: float, arriving: float) -> None:
-    now = view.oldest + waited
-    costs, rate = learnt(fixed, per_row), steady(arriving, until=now)
-    by_timer, by_learning = timer(view, now, limits, costs, rate), adaptive(view, now, limits, costs, rate)
-    assert max(by_learning, now) <= max(by_timer, now)
-    assert (by_learning == NEVER) == (by_timer == NEVER)
+def test_adaptive_is_never_later_than_timer(view: View, limits: Limits, fixed: float, per_row: float, arriving: float) -> None:
+    costs = learnt(fixed, per_row)
+    now = view.oldest
+    assert max(adaptive(view, limits, costs, arriving), now) <= max(timer(view, limits, costs, arriving), now)
 
 
 # ── what is learnt ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -337,11 +329,11 @@ def test_nothing_is_cut_before_runs_of_several_sizes_have_been_seen_and_now_and_
     assert cut(10, Limits(64), costs, 20.0, 1) == 4
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_a_target_makes_batches_smaller(policy: str) -> None:
-    costs, view = learnt(0.010, 0.010), idle(4, oldest=5.0, in_flight=1, slots_free=1)
-    assert due(policy, view, 5.0, Limits(16, 1.0), costs) == NEVER
-    assert due(policy, view, 5.0, Limits(16, 1.0, target_p99=0.101), costs) <= 5.0
+def test_a_target_makes_batches_smaller() -> None:
+    costs, view = learnt(0.010, 0.010), idle(4, oldest=5.0, siblings_busy=1)
+    assert timer(view, Limits(16, 1.0, policy="timer"), costs, 0.0) == pytest.approx(6.0)
+    assert timer(view, Limits(16, 1.0, 0.101, "timer"), costs, 0.0) <= 5.0
+    assert ahead(Limits(16, 1.0, 0.101, "timer"), costs, 0.0, 1) == 4
 
 
 def test_merging_is_worth_it_while_the_fixed_part_outweighs_the_rows() -> None:

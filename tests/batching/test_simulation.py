@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.batching.simulation import MODELS, Cost, Outcome, capacity, linear, simulate
+from tests.batching.simulation import HANDOVER, MODELS, Cost, Outcome, capacity, linear, simulate
 from wakeful.admission import admit
 from wakeful.batching.batcher import Batcher
 from wakeful.config.settings import BatchingSettings, ModelSettings
@@ -78,10 +78,9 @@ def test_the_default_is_near_the_best_fixed_setting_without_being_told_model_or_
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_lone_request_never_waits(model: str) -> None:
-    case = Case(model, 1, "10 %")
-    eager, _, _ = next(fixed(case, 1000, [(16, 0.0)]))
-    ours = sorted(default(case, 1000).latencies)
-    assert ours[len(ours) // 2] <= sorted(eager.latencies)[len(ours) // 2] + 1e-9
+    alone = MODELS[model](1) + HANDOVER
+    ours = simulate(MODELS[model], arrivals.poisson(0.1 / alone, 1000 * 10 * alone), BatchingSettings()).latencies
+    assert statistics.median(ours) == pytest.approx(alone)
 
 
 def test_small_runs_serve_a_model_better_whose_rows_dominate_and_large_ones_a_model_with_a_fixed_part() -> None:

@@ -246,15 +246,16 @@ class Batcher:
                     self._owner.lane_idle(lane)
                 return
             now = monotonic()
+            arriving = self.rate.rate(now)
             costs = self._group_costs.of(lane.queue.next_group)
-            due = self._due(self._view(lane, head), now, self.limits, costs, self.rate)
-            if due > now:
-                if due < FOREVER:
-                    lane.timer = self._loop.call_later(due - now, self._timer_fired, lane)
-                elif lane.running:
-                    lane.full_at = policy.row_limit(self.limits, costs)
+            if lane.running:
+                lane.full_at = policy.ahead(self.limits, costs, arriving, len(lanes))
+                if head[0] < lane.full_at:
+                    return
+            elif (due := self._due(self._view(lane, head), self.limits, costs, arriving)) > now:
+                lane.timer = self._loop.call_later(due - now, self._timer_fired, lane)
                 return
-            self._seal(lane, now, policy.cut(head[0], self.limits, costs, self.rate.rate(now), len(lanes)), costs)
+            self._seal(lane, now, policy.cut(head[0], self.limits, costs, arriving, len(lanes)), costs)
 
     def _view(self, lane: Lane, head: tuple[int, float]) -> policy.View:
         busy = idle = 0
@@ -265,7 +266,7 @@ class Batcher:
                         busy += 1
                     else:
                         idle += 1
-        return policy.View(head[0], head[1], len(lane.running), busy, idle, len(lane.free), max(lane.queue.rows - head[0], 0))
+        return policy.View(head[0], head[1], busy, idle, max(lane.queue.rows - head[0], 0))
 
     def _seal(self, lane: Lane, now: float, max_rows: int, costs: CostModel) -> None:
         """Cut a batch, write it into a free slot and hand it to the replica."""
@@ -301,10 +302,11 @@ class Batcher:
         first = lane.queue.first()
         if first is None:
             return []
-        deadline, since = policy.too_late(now, max_rows, self.limits, costs)
+        begins = now + policy.remaining(lane.running[0][1].rows, now - lane.since, self.costs) if lane.running else now
+        deadline, since = policy.too_late(begins, max_rows, self.limits, costs)
         if lane.queue.rows <= max_rows:
             since = -FOREVER  # nobody behind them is served sooner without them
-        requests, dropped = lane.queue.take(policy.fitting(max_rows, first.deadline - now, costs), deadline, since)
+        requests, dropped = lane.queue.take(policy.fitting(max_rows, first.deadline - begins, costs), deadline, since)
         if not requests:  # the estimate may be wrong, and only a run can show that
             last = next((i for i in range(len(dropped) - 1, -1, -1) if not dropped[i].left and dropped[i].deadline > now), None)
             requests = [] if last is None else [dropped.pop(last)]
@@ -312,7 +314,7 @@ class Batcher:
             if request.left or request.deadline <= now:
                 self._drop(request, now)
             elif request.deadline <= deadline:
-                self._refuse(request, TimedOut(f"its deadline leaves {request.deadline - now:.3f} s, less than a run takes", unstarted=True))
+                self._refuse(request, TimedOut(f"its deadline leaves {request.deadline - now:.3f} s, and no run ends so soon", unstarted=True))
             else:
                 self._refuse(request, Overloaded("it would be answered later than target_p99_ms", retry_after=costs.estimate(1), unstarted=True))
         return requests
@@ -323,7 +325,7 @@ class Batcher:
         if not lane.running or lane.running[0][0] != run:  # not a run of ours: a broken child
             return None
         _, batch = lane.running.popleft()
-        lane.full_at = 0
+        lane.full_at = 0.0
         lane.since = monotonic()
         lane.active -= len(batch.requests)
         if lane.closed and not lane.running:

@@ -128,7 +128,7 @@ class _Size:
 
     MEMORY = 16
     MIN_RUNS = 8
-    MARGIN = 1.04
+    MARGIN = 1.01
     """A difference in time per row that counts."""
     FORGOTTEN = 500
     """Runs of any size after which what was seen of one size may have changed."""

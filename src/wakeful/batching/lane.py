@@ -50,8 +50,8 @@ class Lane:
         """Requests in running batches."""
         self.closed = False
         self.scheduled = False
-        self.full_at = 0
-        """Waiting rows below which it is of no use to look whether a batch is due: while one runs, only a full one is sealed ahead."""
+        self.full_at = 0.0
+        """Waiting rows below which it is of no use to look whether a batch is due: while one runs, only much is sealed ahead."""
         self.since = 0.0
         """When the run at the head of `running` began."""
         self.doubted = 0

@@ -1,9 +1,9 @@
 """When is a batch cut, and how large may it be: pure functions of (view, now, limits) and of what was learnt about the model (costs.py).
 
-Both policies answer with the time at which the next batch of a replica is due. They are asked for nearly every arrival, so they allocate nothing,
-and they count on being asked again whenever that may change the answer (an arrival, the end of a run, a request taken away).
+Both policies answer with the time at which the next batch of an idle replica is due. They are asked for nearly every arrival, so they allocate
+nothing, and they count on being asked again whenever that may change the answer (an arrival, the end of a run, a request taken away).
 
-A batch is cut late: while a replica runs, the next batch gathers for free, so only a full one is sealed ahead into the second slot.
+While a replica runs, the next batch gathers for free; from how many rows on it is sealed nevertheless, into the second slot, is `ahead`.
 How many rows a run may hold at most is `row_limit`; how many of those that wait it should hold is `cut`.
 """
 
@@ -12,10 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from wakeful.batching.costs import ArrivalRate, CostModel
-
-NEVER = math.inf
-"""Not before something changes."""
+from wakeful.batching.costs import CostModel
 
 NOW = 0.0
 
@@ -31,40 +28,30 @@ class Limits:
 
 
 class View(NamedTuple):
-    """One replica and its siblings at the moment of the question."""
+    """An idle replica and its siblings at the moment of the question."""
 
     rows: int
     """Waiting rows of the group that is next."""
     oldest: float
     """Arrival of its oldest request."""
-    in_flight: int
-    """Runs that this replica has begun or been given."""
-    siblings_busy: int
-    siblings_idle: int
-    slots_free: int
+    siblings_busy: int = 0
+    siblings_idle: int = 0
     behind: int = 0
     """Waiting rows of other groups: they gain nothing from this group's wait."""
 
 
-Policy = Callable[[View, float, Limits, CostModel, ArrivalRate], float]
+Policy = Callable[[View, Limits, CostModel, float], float]
+"""The last argument: rows that arrive in a second."""
 
 
-def timer(view: View, now: float, limits: Limits, costs: CostModel, rate: ArrivalRate) -> float:  # noqa: ARG001 - the shape of every policy
+def timer(view: View, limits: Limits, costs: CostModel, arriving: float) -> float:  # noqa: ARG001 - the shape of every policy
     """The two triggers: as many rows as a run may hold, or `max_delay` since the oldest arrived, whichever is first."""
-    rows, oldest, in_flight, _, _, slots_free, behind = view
-    if not slots_free or not rows:
-        return NEVER
-    limit = row_limit(limits, costs)
-    if rows >= limit:
+    if view.rows + view.behind >= row_limit(limits, costs):
         return NOW
-    if in_flight:
-        return NEVER
-    if rows + behind >= limit:
-        return NOW
-    return oldest + limits.max_delay
+    return view.oldest + limits.max_delay
 
 
-def adaptive(view: View, now: float, limits: Limits, costs: CostModel, rate: ArrivalRate) -> float:
+def adaptive(view: View, limits: Limits, costs: CostModel, arriving: float) -> float:
     """Never later than `timer`, and at once where waiting gains nothing.
 
     A model whose replicas are all idle runs at once: what arrives meanwhile gathers for free. An idle replica beside a busy one is the only one
@@ -73,21 +60,13 @@ def adaptive(view: View, now: float, limits: Limits, costs: CostModel, rate: Arr
     is half as long as the fixed part, or there are twice as many as a steady stream would bring, which is the n where n = rate * t(n) / replicas.
     The end of a sibling's run ends the wait by itself, the policy being asked again with one busy sibling less.
     """
-    rows, oldest, in_flight, busy, idle, slots_free, behind = view
-    if not slots_free or not rows:
-        return NEVER
-    limit = row_limit(limits, costs)
-    if rows >= limit:
-        return NOW
-    if in_flight:
-        return NEVER
-    if not busy or rows + behind >= limit or costs.runs < costs.MIN_RUNS:
+    rows, oldest, busy, idle, behind = view
+    if not busy or rows + behind >= row_limit(limits, costs) or not costs.known:
         return NOW
     own = costs.per_row * rows
     if 2.0 * own >= costs.fixed:
         return NOW
     replicas = 1 + busy + idle
-    arriving = rate.rate(now)
     # rows >= 2 n, with n = arriving * fixed / (replicas - arriving * per_row); no such n when overloaded
     if rows * (replicas - arriving * costs.per_row) >= 2.0 * arriving * costs.fixed:
         return NOW
@@ -133,7 +112,7 @@ MOST_LOAD = 0.95
 LEAST_FIXED = 0.02
 """Rows that are worth the fixed part of a run at least, whatever was seen: a message there and back is in no run's time. And where much waits, runs
 become larger by it, which shows whether they should."""
-TRIAL = 16
+TRIAL = 32
 """Of so many runs one is larger than it should be. Without it a model that once looked as if it had no fixed part would run row by row for ever,
 and nobody would see when that has changed."""
 
@@ -149,16 +128,34 @@ def cut(rows: int, limits: Limits, costs: CostModel, arriving: float, replicas: 
     callers wait who answer an answer with the next request.
     """
     limit = row_limit(limits, costs)
-    if rows <= 1 or limits.policy == "timer" or not costs.split or not costs.per_row:
+    if rows <= 1 or (dear := _dear(limits, costs, arriving, replicas)) == math.inf:
         return limit
-    load = min(arriving * costs.each / replicas, MOST_LOAD)
-    fixed = max(costs.fixed, LEAST_FIXED * costs.per_row)
-    parts = rows * costs.per_row * (1.0 - load)
-    if parts <= 2.0 * fixed:
+    parts = rows / dear
+    if parts <= 2.0:
         return limit
-    runs = rows if fixed * rows * (rows - 1) <= parts else math.ceil(math.sqrt(0.25 + parts / fixed) - 0.5)
+    runs = rows if rows * (rows - 1) <= parts else math.ceil(math.sqrt(0.25 + parts) - 0.5)
     best = math.ceil(rows / runs)
     return min(best if costs.runs % TRIAL else 2 * best + 2, limit)
+
+
+AHEAD = 1.3
+"""Times the rows that are as dear as the fixed part of their run."""
+
+
+def ahead(limits: Limits, costs: CostModel, arriving: float, replicas: int) -> float:
+    """Waiting rows from which the next run is sealed while one runs, so that the replica need not wait for the daemon in between: a full run; or
+    a little more than one and less than two of those that `cut` makes of them, for then what still comes would hardly join the next run anyway.
+    """
+    return min(row_limit(limits, costs), AHEAD * _dear(limits, costs, arriving, replicas))
+
+
+def _dear(limits: Limits, costs: CostModel, arriving: float, replicas: int) -> float:
+    """Rows whose own time is worth the fixed part of a run, by how much later others come for it; infinite where nothing is gained by several runs
+    or it is not known."""
+    if limits.policy == "timer" or not costs.split or not costs.per_row:
+        return math.inf
+    load = min(arriving * costs.each / replicas, MOST_LOAD)
+    return max(costs.fixed / costs.per_row, LEAST_FIXED) / (1.0 - load)
 
 
 def worth_merging(rows: int, costs: CostModel) -> bool:
@@ -246,15 +243,16 @@ def fitting(rows: int, left: float, costs: CostModel) -> int:
     return max(int((left - costs.fixed) / costs.per_row), 1)
 
 
-def too_late(now: float, rows: int, limits: Limits, costs: CostModel) -> tuple[float, float]:
-    """Whom a run would serve in vain: requests with a deadline until the first of these moments, and those that arrived before the second.
+def too_late(begins: float, rows: int, limits: Limits, costs: CostModel) -> tuple[float, float]:
+    """Whom a run that begins then would serve in vain: requests with a deadline until the first of these moments, and those that arrived before the
+    second.
 
     A request that cannot be answered by its deadline is worth no run. With a target, under pressure (a run of `rows` will be full), neither is
     one that misses it: it would make others miss it too.
     """
     if not costs.known:
-        return now, -math.inf
+        return begins, -math.inf
     alone, full = costs.estimate(1), costs.estimate(rows)
     if limits.target_p99 is None or full > limits.target_p99:
-        return now + alone, -math.inf
-    return now + alone, now + full - limits.target_p99
+        return begins + alone, -math.inf
+    return begins + alone, begins + full - limits.target_p99
