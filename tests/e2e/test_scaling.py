@@ -210,13 +210,13 @@ def test_without_any_ceiling_it_grows_to_the_cores_and_tries_one_more_unless_the
         with Crowd(daemon, "free", clients=8 * (cores + 1)) as crowd:
             full = daemon.wait_event("load", "free", text=f"#{cores - 1} ready")
             verdict = daemon.wait_event("scale", "free", since=full["seq"])
-            if "keep them busy" not in verdict["text"]:
+            if "cores busy" not in verdict["text"]:
                 assert f"{cores} -> {cores + 1} replicas" in verdict["text"]
                 trial = daemon.wait_event("load", "free", text=f"#{cores} ready")
                 verdict = daemon.wait_event("scale", "free", since=trial["seq"])
         assert crowd.wrong == []
         assert set(crowd.statuses) == {200}
-        if "keep them busy" in verdict["text"]:
+        if "cores busy" in verdict["text"]:
             assert f"{cores} cores" in verdict["text"]
         elif "is taken back" in verdict["text"]:
             assert "brought no throughput" in verdict["text"]

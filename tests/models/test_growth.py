@@ -86,9 +86,9 @@ def test_a_trial_that_brings_nothing_is_taken_back_once_and_not_repeated_under_t
 
 
 def test_nothing_is_tried_where_the_replicas_keep_all_cores_busy(play: Play) -> None:
-    play.go(20.0, 1000.0, 9, computing=1.85)
+    play.go(20.0, 1000.0, 9, computing=1.9)
     assert play.replicas == 2
-    assert [said.hold for said in play.said if said.hold] == ["queue 9 > 8 on every replica, but 2 replicas on 2 cores keep them busy"]
+    assert [said.hold for said in play.said if said.hold] == ["queue 9 > 8 on every replica, but 2 replicas keep 1.9 of 2 cores busy"]
 
 
 def test_what_is_seen_before_requests_may_be_merged_is_nothing_to_compare_with(play: Play) -> None:

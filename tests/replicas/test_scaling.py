@@ -56,7 +56,7 @@ def test_without_a_ceiling_one_more_than_there_are_cores_needs_a_measure_to_be_j
 def test_replicas_that_keep_all_cores_busy_get_no_further_one() -> None:
     crowded = ScaleView([9, 9], loaded=2, cores=2, rate=100.0)
     full = decide(crowded._replace(computing=1.9), ScaleLimits())
-    assert full == Hold("cores_full", "queue 9 > 8 on every replica, but 2 replicas on 2 cores keep them busy")
+    assert full == Hold("cores_full", "queue 9 > 8 on every replica, but 2 replicas keep 1.9 of 2 cores busy")
     assert isinstance(decide(crowded._replace(computing=1.0), ScaleLimits()), Step), "runs that wait for something else"
     assert isinstance(decide(crowded._replace(computing=1.9), ScaleLimits(max_replicas=4)), Step), "somebody has said how far to go"
 

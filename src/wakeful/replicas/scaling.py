@@ -13,9 +13,10 @@ BUSY = 0.65
 were 5 to 22 % at full load, where a further replica took a seventh of the throughput and three took a quarter; 90 % where the model is slow."""
 
 
-FULL = 0.75
+FULL = 0.6
 """Share of the cores that the replicas compute on, from which a replica more than there are cores could only take from the others. What is left
-are the daemon, its callers and the gaps between runs: seen were 91 to 97 % of a core for each of two replicas at saturation."""
+are the daemon, its callers and the gaps between runs, and on a machine that is shared what others take: seen were 91 to 97 % of a core for each of
+two replicas at saturation, and less than 75 % where the hypervisor gave the cores to somebody else."""
 
 
 class ScaleView(NamedTuple):
@@ -125,7 +126,7 @@ def _beyond_cores(pressure: str, view: ScaleView, limits: ScaleLimits) -> Hold |
     if view.rate is None:
         return Hold("measuring", f"{pressure}, but what {count} replicas on {view.cores} cores can do is not measured yet")
     if view.computing >= FULL * view.cores:
-        return Hold("cores_full", f"{pressure}, but {count} replicas on {view.cores} cores keep them busy")
+        return Hold("cores_full", f"{pressure}, but {count} replicas keep {view.computing:.1f} of {view.cores} cores busy")
     return None
 
 
