@@ -58,6 +58,11 @@ class CostModel:
         return self._compared >= self.MIN_RUNS
 
     @property
+    def usual(self) -> float:
+        """Seconds of one of the latest runs; 0 while nothing was observed."""
+        return self._mean_seconds
+
+    @property
     def each(self) -> float:
         """Seconds that a row took in the latest runs, with its share of the fixed part."""
         return self._mean_seconds / self._mean_rows if self.runs else 0.0

@@ -25,7 +25,7 @@ JUDGE_SECONDS = 1.0
 FORGET_SECONDS = 30.0
 """Pause of the pressure after which everything begins anew."""
 FEWEST_RUNS = 8
-"""Runs from which their share of the time is known; of fewer, each is long enough to be what the queue waits for."""
+"""A run of which so many would not fit between two looks is long enough to be what the queue waits for."""
 SILENT: frozenset[str] = frozenset({"measuring"})
 """Causes of holding that pass by themselves and are not worth an event."""
 
@@ -44,10 +44,10 @@ class Scene(NamedTuple):
     """Replicas of all models."""
     cores: int | None
     """See ScaleView."""
-    run_seconds: float = 0.0
-    """That all runs so far have taken, as the replicas measured them ..."""
     runs: int = 0
-    """... and their number."""
+    """Runs so far."""
+    usual_run: float = 0.0
+    """Seconds that one takes lately; 0: none has ended yet."""
     core_seconds: float = 0.0
     """That the replicas' processes have computed so far; one core each, whatever their threads."""
     settled: bool = True
@@ -103,10 +103,13 @@ class Throughput:
 
 
 class Business:
-    """Which share of their time replicas run, between two looks under pressure."""
+    """Which share of their time replicas run, between two looks under pressure.
+
+    Runs count as long as they usually are: a moment in which the machine stands still makes one run seem to fill the time, and says nothing.
+    """
 
     def __init__(self) -> None:
-        self._begin: tuple[float, float, int] | None = None
+        self._begin: tuple[float, int] | None = None
         self._share: float | None = None
 
     def observe(self, now: float, scene: Scene) -> float | None:
@@ -114,13 +117,14 @@ class Business:
         if self._begin is not None and now - self._begin[0] > GAP_SECONDS:
             self._begin = self._share = None
         if self._begin is None:
-            self._begin = (now, scene.run_seconds, scene.runs)
+            self._begin = (now, scene.runs)
             return self._share
-        begin, seconds, runs = self._begin
+        begin, runs = self._begin
         if self._share is None or now - begin >= BUSY_SECONDS:
-            enough = scene.runs - runs >= FEWEST_RUNS
-            self._share = (scene.run_seconds - seconds) / (now - begin) / max(len(scene.queues), 1) if enough else 1.0
-            self._begin = (now, scene.run_seconds, scene.runs)
+            time = (now - begin) * max(len(scene.queues), 1)
+            short = 0.0 < scene.usual_run < time / FEWEST_RUNS
+            self._share = (scene.runs - runs) * scene.usual_run / time if short else 1.0
+            self._begin = (now, scene.runs)
         return self._share
 
 

@@ -226,7 +226,7 @@ class Model:
         if cores is not None and len(queues) >= cores:  # only then is it asked for
             core_seconds = sum(replica.core_seconds() for replica in self.group.ready()) / max(1, self.settings.runtime.threads)
         return Scene(
-            queues, starting, self.batcher.active, stats.batch_rows.sum, supervisor.loaded, cores, stats.run_seconds.sum, stats.run_seconds.count,
+            queues, starting, self.batcher.active, stats.batch_rows.sum, supervisor.loaded, cores, stats.run_seconds.count, self.batcher.costs.usual,
             core_seconds, not self._probing.under_way,
         )
 
