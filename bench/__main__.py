@@ -1,6 +1,6 @@
 """Measures Wakeful, its peers and the raw limit side by side, and writes a report.
 
-usage: python -m bench [--only A,C,H] [--quick] [--rounds N] [--out DIR] [--peers triton,mlserver|all|none]
+usage: python -m bench [--only A,C,H] [--quick] [--rounds N] [--out DIR] [--peers triton,mlserver|all|none] [--whole-grid]
 
 The report (report.md, report.json, pictures) is written anew after every part, so that an interrupted run leaves what it has. Models, the peers' own
 environments and how long each part takes are kept in a cache directory ($WAKEFUL_BENCH_CACHE, else below the user's cache directory).
@@ -25,10 +25,10 @@ from bench.peers import PEERS, install_all
 from bench.report import Report, Row, failed, headline
 
 PARTS: Mapping[str, str] = {
-    "tiny": "AB", "overhead": "CE", "saturation": "D", "regret": "F", "overload": "G", "waking": "HI", "scaling": "JL", "sleeping": "K", "many": "MN",
+    "tiny": "AB", "overhead": "CE", "saturation": "D", "overload": "G", "waking": "HI", "scaling": "JL", "sleeping": "K", "many": "MN", "regret": "F",
 }
-"""Modules of `bench.rows` and the rows that they yield, in the order in which they run."""
-LETTERS = "".join(PARTS.values())
+"""Modules of `bench.rows` and the rows that they yield, in the order in which they run: what takes longest is last."""
+LETTERS = "".join(sorted("".join(PARTS.values())))
 ROUNDS, QUICK_ROUNDS = 5, 2
 GUESS, QUICK_GUESS = 300.0, 30.0
 """Seconds of a part that has never run here."""
@@ -111,9 +111,8 @@ class Bench:
                     break
 
     def write(self, *, complete: bool) -> None:
-        report = Report(
-            self.rows, machine.describe(), self.began, self.progress.seconds, self.context.rounds, self.context.quick, complete,
-        )
+        rows = sorted(self.rows, key=lambda row: row.letter)
+        report = Report(rows, machine.describe(), self.began, self.progress.seconds, self.context.rounds, self.context.quick, complete)
         report.write(self.directory)
         if trouble := plots.draw(self.rows, self.directory):
             print(trouble, file=sys.stderr)
@@ -127,7 +126,7 @@ def main() -> int:
     progress = Progress(cache / "durations.json", kind, parts, QUICK_GUESS if options.quick else GUESS)
     absent = install_all(options.peers, progress.say)
     peers = [peer for peer in options.peers if peer not in absent]
-    context = Context(options.quick, options.rounds, cache, progress.say, peers, absent, options.only)
+    context = Context(options.quick, options.rounds, cache, progress.say, peers, absent, options.only, options.whole_grid)
     bench = Bench(context, parts, options.out, progress, datetime.now().astimezone().isoformat(" ", "minutes"))
     complete = bench.run()
     print("", *headline(bench.rows), "", f"The whole report: {options.out / 'report.md'}", sep="\n")
@@ -141,6 +140,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", type=_letters, default=frozenset(), metavar="A,C,H", help="rows that are wanted (default: all)")
     parser.add_argument("--quick", action="store_true", help="minutes instead of an hour: short runs, no peers unless they are named")
     parser.add_argument("--rounds", type=_count, help=f"how often everything is measured (default {ROUNDS}, with --quick {QUICK_ROUNDS})")
+    parser.add_argument("--whole-grid", action="store_true", help="row F: against all 24 fixed settings, not the likely five; takes hours")
     parser.add_argument("--out", type=Path, default=Path("bench/results"), metavar="DIR", help="where the report goes (default %(default)s)")
     parser.add_argument("--peers", type=_peers, metavar="LIST", help=f"all, none, or some of {', '.join(PEERS)} (default: all, with --quick none)")
     options = parser.parse_args()

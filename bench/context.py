@@ -21,6 +21,8 @@ class Context:
     """Those that are wanted and cannot be had, with the reason."""
     only: frozenset[str] = frozenset()
     """Letters of the rows that are wanted; empty: all."""
+    whole_grid: bool = False
+    """Row F: against every fixed setting."""
 
     def wants(self, letter: str) -> bool:
         """For a module with several rows: is this one worth its time?"""

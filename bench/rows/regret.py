@@ -1,16 +1,15 @@
 """Row F: no tuning regret. The default policy against fixed settings, for each model, load and number of replicas.
 
 A fixed setting is a policy `timer` with a limit of rows and a delay; each is the daemon started anew. The whole grid takes hours, and simulation
-(tests/batching/test_simulation.py) shows that its best is nearly always one of a few: these are measured, and the others only with
-WAKEFUL_BENCH_GRID=whole. All settings meet the same callers at the same moments, one setting right after the other in every round.
+(tests/batching/test_simulation.py) shows that its best is nearly always one of a few: these are measured, and the others only with --whole-grid. All
+settings meet the same callers at the same moments, one setting right after the other in every round.
 
-The best of several noisy figures is better than any setting is. So the best setting of a round is chosen by the other rounds, and what it gets in this
-one is what the default is compared with. Beside it stands what a second measurement of the default itself gets: what the machine's noise alone makes
-of the ratio.
+The best of several noisy figures is better than any setting is. So the best setting of a round is chosen by the other rounds, and what it gets in
+this one is what the default is compared with. Beside it stands what a second measurement of the default itself gets: what the machine's noise alone
+makes of the ratio.
 """
 
 import itertools
-import os
 import statistics
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +40,8 @@ LIKELY = ((1, 0), (4, 0), (16, 0), (32, 0), (16, 5))
 """Limit of rows and milliseconds: the best ones of the whole grid in simulation, and a long delay."""
 DEFAULT, AGAIN = "default", "default again"
 EAGER = "32 rows, 0 ms"
+MOST_ROUNDS = 3
+"""More would take hours."""
 WARM_SECONDS, CALLERS = 2.0, 32
 MOST_RATE = 4000.0
 """Requests a second: beyond that the generator and the daemon, which share the cores, are what is measured."""
@@ -92,9 +93,8 @@ def _percentile(every: Sequence[Results], q: float) -> float:
     return float(np.percentile(together, q)) if len(together) else float("inf")
 
 
-def settings() -> list[Setting]:
-    whole = os.environ.get("WAKEFUL_BENCH_GRID") == "whole"
-    grid = list(itertools.product(LIMITS, DELAYS)) if whole else list(LIKELY)
+def settings(whole_grid: bool) -> list[Setting]:
+    grid = list(itertools.product(LIMITS, DELAYS)) if whole_grid else list(LIKELY)
     fixed = [
         Setting(f"{limit} rows, {delay} ms", {"batch_policy": "timer", "max_batch_size": limit, "max_batch_delay_ms": delay})
         for limit, delay in grid
@@ -128,9 +128,9 @@ def _row(cases: Sequence[Case], lines: list[Mapping[str, object]]) -> Row:
         f"p99 {middle:.2f}x in the median of {len(cases)} cases, {worst.regret():.2f}x in the worst ({worst.name}), over {WORST_P99}x in {above}; "
         f"throughput {poorest.share():.3f}x at least; a lone request {1e3 * waits:+.2f} ms",
         reached, lines,
-        f"Percentiles of all rounds together; the best fixed setting of a round is the one that is best in the others. The same default measured twice "
-        f"differs by {min(noise):.2f} to {max(noise):.2f}x in p99: a ratio within that says nothing. Over {WORST_P99}x of the best fixed setting is "
-        f"the second measurement of the default in {sum(case.regret(AGAIN) > WORST_P99 for case in cases)} cases.",
+        f"Percentiles of all rounds (at most {MOST_ROUNDS}) together; the best fixed setting of a round is the one that is best in the others. The "
+        f"default measured a second time differs by {min(noise):.2f} to {max(noise):.2f}x in p99: a ratio within that says nothing. That second "
+        f"measurement is over {WORST_P99}x of the best fixed setting in {sum(case.regret(AGAIN) > WORST_P99 for case in cases)} cases.",
         (Plot("regret", "p99 of the default, the best fixed setting being 1", {
             "default": [(case.name, case.regret()) for case in cases], "the same again": [(case.name, case.regret(AGAIN)) for case in cases],
         }, y="p99 / best", kind="bars"),),
@@ -140,7 +140,7 @@ def _row(cases: Sequence[Case], lines: list[Mapping[str, object]]) -> Row:
 
 def _measure(context: Context, models: Sequence[BenchModel], replicas: int, lines: list[Mapping[str, object]]) -> Iterator[Case]:
     name = f"{'+'.join(model.name for model in models)} x{replicas}"
-    tried = settings()
+    tried = settings(context.whole_grid)
     paths = {model.name: model.path for model in models}
     with ExitStack() as stack:
         servers = {
@@ -156,8 +156,8 @@ def _measure(context: Context, models: Sequence[BenchModel], replicas: int, line
         context.say(f"F: {name}: {capacity:.0f} requests/s")
         for load in (*LOADS, BURSTS):
             found: dict[str, list[Results]] = {one: [] for one in servers}
-            for turn in range(1, context.rounds + 1):
-                moments = _moments(load, min(capacity, MOST_RATE), context.seconds(4.0, 2.5), turn)
+            for turn in range(1, min(context.rounds, MOST_ROUNDS) + 1):
+                moments = _moments(load, min(capacity, MOST_RATE), context.seconds(3.0, 2.5), turn)
                 names = list(servers)
                 for one in names[turn % len(names) :] + names[: turn % len(names)]:  # nobody always comes first
                     found[one].append(_offer(servers[one], calls[one], moments, turn))
