@@ -93,6 +93,12 @@ def test_what_makes_more_than_one_run_is_sealed_ahead() -> None:
     assert ahead(limits, learnt(0.004, 0.001), 300.0, 2) < ahead(limits, learnt(0.004, 0.001), 300.0, 1)
 
 
+def test_long_runs_are_not_sealed_ahead_where_another_replica_may_take_them_over() -> None:
+    costs = learnt(0.004, 0.100)
+    assert ahead(Limits(64), costs, 1.0, 2) == row_limit(Limits(64), costs)
+    assert ahead(Limits(64), costs, 1.0, 1) < 1
+
+
 # ── adaptive ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

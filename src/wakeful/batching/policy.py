@@ -128,9 +128,9 @@ def cut(rows: int, limits: Limits, costs: CostModel, arriving: float, replicas: 
     callers wait who answer an answer with the next request.
     """
     limit = row_limit(limits, costs)
-    if rows <= 1 or (dear := _dear(limits, costs, arriving, replicas)) == math.inf:
+    if rows <= 1 or (even := _break_even(limits, costs, arriving, replicas)) == math.inf:
         return limit
-    parts = rows / dear
+    parts = rows / even
     if parts <= 2.0:
         return limit
     runs = rows if rows * (rows - 1) <= parts else math.ceil(math.sqrt(0.25 + parts) - 0.5)
@@ -139,19 +139,25 @@ def cut(rows: int, limits: Limits, costs: CostModel, arriving: float, replicas: 
 
 
 AHEAD = 1.3
-"""Times the rows that are as dear as the fixed part of their run."""
+"""Times the break-even."""
+SHORT = 0.05
+"""Seconds of a run to which waiting for the daemon adds something worth having. What is not sealed may still move to another replica."""
 
 
 def ahead(limits: Limits, costs: CostModel, arriving: float, replicas: int) -> float:
-    """Waiting rows from which the next run is sealed while one runs, so that the replica need not wait for the daemon in between: a full run; or
-    a little more than one and less than two of those that `cut` makes of them, for then what still comes would hardly join the next run anyway.
+    """Waiting rows from which the next run is sealed while one runs, so that the replica need not wait for the daemon in between: a full run; or,
+    where runs are short or nobody could take over, so many that what still comes would hardly join the next run anyway (`cut` makes two runs of
+    twice the break-even).
     """
-    return min(row_limit(limits, costs), AHEAD * _dear(limits, costs, arriving, replicas))
+    limit = row_limit(limits, costs)
+    if replicas > 1 and costs.usual > SHORT:
+        return limit
+    return min(limit, AHEAD * _break_even(limits, costs, arriving, replicas))
 
 
-def _dear(limits: Limits, costs: CostModel, arriving: float, replicas: int) -> float:
-    """Rows whose own time is worth the fixed part of a run, by how much later others come for it; infinite where nothing is gained by several runs
-    or it is not known."""
+def _break_even(limits: Limits, costs: CostModel, arriving: float, replicas: int) -> float:
+    """Rows whose own time is worth the fixed part of a run, which counts for all who come later; infinite where several runs gain nothing, or where
+    it is not known whether they would."""
     if limits.policy == "timer" or not costs.split or not costs.per_row:
         return math.inf
     load = min(arriving * costs.each / replicas, MOST_LOAD)
