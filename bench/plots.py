@@ -1,5 +1,6 @@
 """Pictures of the report, as PNG and SVG. matplotlib is in the extra `bench`; without it the report has none."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,10 @@ COLOURS = (OURS, "#d9822b", "#3a9a68", "#b0413e", "#7a5aa6", "#6b7280", "#c2a126
 THEIRS = "#9aa5b1"
 WIDTH, HEIGHT = 8.0, 4.4
 """Inches."""
+LINE = 96
+"""Letters that have room below the bars; labels are broken into so many lines as they need."""
+MANY = 12
+"""From so many labels on they stand upright, and bars have no figures."""
 
 
 def draw(rows: Sequence[Row], directory: Path) -> str:
@@ -46,8 +51,12 @@ def _bars(axes: Any, plot: Plot) -> None:
         places = [at - 0.4 + thick * (number + 0.5) for at in range(len(points))]
         colours = [OURS if alone and label == "Wakeful" else THEIRS if alone else COLOURS[number % len(COLOURS)] for label in labels]
         bars = axes.bar(places, [y for _, y in points], thick * 0.94, label=name, color=colours)
-        axes.bar_label(bars, [_short(y) for _, y in points], padding=2, fontsize=8)
-    axes.set_xticks(range(len(labels)), labels)
+        if len(labels) < MANY:
+            axes.bar_label(bars, [_short(y) for _, y in points], padding=2, fontsize=8)
+    if len(labels) < MANY:
+        axes.set_xticks(range(len(labels)), [textwrap.fill(label, LINE // len(labels)) for label in labels])
+    else:
+        axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=7)
     axes.tick_params(axis="x", length=0)
     axes.set_ylabel(plot.y)
     axes.set_xlabel(plot.x)
