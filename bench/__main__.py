@@ -1,6 +1,6 @@
 """Measures Wakeful, its peers and the raw limit side by side, and writes a report.
 
-usage: python -m bench [--only A,C,H] [--quick] [--rounds N] [--out DIR] [--peers triton,mlserver|all|none] [--whole-grid]
+usage: python -m bench [--only A,C,H] [--quick] [--rounds N] [--out DIR] [--peers triton,mlserver|all|none] [--whole-grid] [--add]
 
 The report (report.md, report.json, pictures) is written anew after every part, so that an interrupted run leaves what it has. Models, the peers' own
 environments and how long each part takes are kept in a cache directory ($WAKEFUL_BENCH_CACHE, else below the user's cache directory).
@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from bench import machine, plots
 from bench.context import Context
 from bench.models import cache_directory
 from bench.peers import PEERS, install_all
-from bench.report import Report, Row, failed, headline
+from bench.report import Report, Row, earlier, failed, headline
 
 PARTS: Mapping[str, str] = {
     "tiny": "AB", "overhead": "CE", "saturation": "D", "overload": "G", "waking": "HI", "scaling": "JL", "sleeping": "K", "many": "MN", "regret": "F",
@@ -75,6 +75,8 @@ class Bench:
     directory: Path
     progress: Progress
     began: str
+    earlier: Report | None = None
+    """To be kept but for the rows that are measured now."""
     rows: list[Row] = field(default_factory=list)
 
     def run(self) -> bool:
@@ -111,9 +113,12 @@ class Bench:
                     break
 
     def write(self, *, complete: bool) -> None:
-        rows = sorted(self.rows, key=lambda row: row.letter)
-        report = Report(rows, machine.describe(), self.began, self.progress.seconds, self.context.rounds, self.context.quick, complete)
-        report.write(self.directory)
+        report = Report(self.rows, machine.describe(), self.began, self.progress.seconds, self.context.rounds, self.context.quick, complete)
+        if self.earlier is not None:
+            measured = [replace(row, measured_at=self.began) for row in self.rows]
+            kept = [row for row in self.earlier.rows if row.letter not in {new.letter for new in measured}]
+            report = replace(self.earlier, rows=[*kept, *measured])
+        replace(report, rows=sorted(report.rows, key=lambda row: row.letter)).write(self.directory)
         if trouble := plots.draw(self.rows, self.directory):
             print(trouble, file=sys.stderr)
 
@@ -127,7 +132,8 @@ def main() -> int:
     absent = install_all(options.peers, progress.say)
     peers = [peer for peer in options.peers if peer not in absent]
     context = Context(options.quick, options.rounds, cache, progress.say, peers, absent, options.only, options.whole_grid)
-    bench = Bench(context, parts, options.out, progress, datetime.now().astimezone().isoformat(" ", "minutes"))
+    began = datetime.now().astimezone().isoformat(" ", "minutes")
+    bench = Bench(context, parts, options.out, progress, began, earlier(options.out) if options.add else None)
     complete = bench.run()
     print("", *headline(bench.rows), "", f"The whole report: {options.out / 'report.md'}", sep="\n")
     if not complete:
@@ -141,6 +147,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="minutes instead of an hour: short runs, no peers unless they are named")
     parser.add_argument("--rounds", type=_count, help=f"how often everything is measured (default {ROUNDS}, with --quick {QUICK_ROUNDS})")
     parser.add_argument("--whole-grid", action="store_true", help="row F: against all 24 fixed settings, not the likely five; takes hours")
+    parser.add_argument("--add", action="store_true", help="keep the rows that DIR has of an earlier run, but for those that are measured now")
     parser.add_argument("--out", type=Path, default=Path("bench/results"), metavar="DIR", help="where the report goes (default %(default)s)")
     parser.add_argument("--peers", type=_peers, metavar="LIST", help=f"all, none, or some of {', '.join(PEERS)} (default: all, with --quick none)")
     options = parser.parse_args()

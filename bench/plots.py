@@ -20,7 +20,7 @@ MANY = 12
 
 def draw(rows: Sequence[Row], directory: Path) -> str:
     """Draw all plots. What stands against it; empty if nothing."""
-    wanted = [(row, plot) for row in rows for plot in row.plots]
+    wanted = [(row, plot) for row in rows for plot in row.plots if plot.series]
     if not wanted:
         return ""
     try:

@@ -42,6 +42,8 @@ class Row:
     plots: tuple[Plot, ...] = ()
     near: bool = False
     """Not reached, but within a tenth of it."""
+    measured_at: str = ""
+    """Date and time, where it was measured in another run than the rest of the report."""
 
     @property
     def verdict(self) -> str:
@@ -77,7 +79,8 @@ class Report:
         rows = [
             {
                 "letter": row.letter, "title": row.title, "target": row.target, "measured": row.measured, "reached": row.reached,
-                "verdict": row.verdict, "note": row.note, "runs": [dict(line) for line in row.details],
+                "verdict": row.verdict, "note": row.note, "measured_at": row.measured_at,
+                "plots": [{"name": plot.name, "title": plot.title} for plot in row.plots], "runs": [dict(line) for line in row.details],
             }
             for row in self.rows
         ]
@@ -90,6 +93,7 @@ class Report:
         for row in self.rows:
             lines += ["", f"## {row.letter}: {row.title}", ""]
             lines += [f"Target: {row.target}. Measured: {row.measured}. Reached: {row.verdict}.", ""] if row.target else []
+            lines += [f"This row was measured in a run of its own, begun {row.measured_at}.", ""] if row.measured_at else []
             lines += [_escape(row.note), ""] if row.note else []
             for plot in row.plots:
                 lines += [f"![{plot.title}]({picture(row, plot)}.svg)", ""]
@@ -105,6 +109,22 @@ class Report:
             "Ratios are of values that were measured one right after the other. "
             f"**Absolute figures are those of this machine** (below), on which the load generator runs too.{broken}"
         )
+
+
+def earlier(directory: Path) -> Report | None:
+    """The report that lies there, without the points of its pictures, which lie there too."""
+    try:
+        report = json.loads((directory / "report.json").read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    rows = [
+        Row(
+            row["letter"], row["title"], row["target"], row["measured"], row["reached"], row["runs"], row["note"],
+            tuple(Plot(plot["name"], plot["title"], {}) for plot in row["plots"]), row["verdict"] == "near", row["measured_at"],
+        )
+        for row in report["rows"]
+    ]
+    return Report(rows, report["machine"], report["began"], report["seconds"], report["rounds"], report["quick"], report["complete"])
 
 
 def headline(rows: Iterable[Row]) -> list[str]:

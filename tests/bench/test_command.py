@@ -11,7 +11,7 @@ import pytest
 
 from bench.__main__ import LETTERS, PARTS, Bench, Progress
 from bench.context import Context
-from bench.report import Row
+from bench.report import Row, earlier
 
 
 def part(monkeypatch: pytest.MonkeyPatch, name: str, *steps: str | BaseException) -> None:
@@ -55,6 +55,19 @@ def test_an_interrupted_run_leaves_what_it_has(tmp_path: Path, monkeypatch: pyte
     report = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))
     assert not report["complete"]
     assert [row["letter"] for row in report["rows"]] == ["A", "B", "C"]
+
+
+def test_a_row_can_be_measured_anew_into_the_same_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part(monkeypatch, "waking", "H", "I")
+    bench(tmp_path, ["waking"]).run()
+    part(monkeypatch, "waking", "H")
+    one = bench(tmp_path, ["waking"], "H")
+    one.began, one.earlier = "tomorrow", earlier(tmp_path / "out")
+    assert one.run()
+    report = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))
+    assert report["began"] == "today"
+    assert [(row["letter"], row["measured_at"]) for row in report["rows"]] == [("H", "tomorrow"), ("I", "")]
+    assert "begun tomorrow" in (tmp_path / "out" / "report.md").read_text("utf-8")
 
 
 def test_rows_that_nobody_asked_for_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

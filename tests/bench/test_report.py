@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench import plots
-from bench.report import Plot, Report, Row, failed, headline, table
+from bench.report import Plot, Report, Row, earlier, failed, headline, table
 
 BARS = Plot("speed", "Speed", {"": [("Wakeful", 30_000.0), ("Triton", 9_000.0)]}, y="requests/s", kind="bars", log_y=True)
 GROUPS = Plot("latency", "Latency", {"p50": [("Wakeful", 1.0), ("Triton", 2.0)], "p99": [("Wakeful", 3.0), ("Triton", 9.0)]}, kind="bars")
@@ -45,6 +45,16 @@ def test_a_table_aligns_numbers_and_keeps_text_from_being_markup() -> None:
 @pytest.mark.parametrize(("value", "shown"), [(31234.5, "31234"), (1.5, "1.5"), (0.0, "0"), (12.3456, "12.35"), (-0.5, "-0.5"), (99.999, "100")])
 def test_numbers_have_the_figures_that_say_something(value: float, shown: str) -> None:
     assert table([{"x": value}])[2] == f"| {shown} |"
+
+
+def test_a_report_is_read_again(tmp_path: Path) -> None:
+    assert earlier(tmp_path) is None
+    report(FAST, NEAR).write(tmp_path)
+    text = (tmp_path / "report.md").read_text("utf-8")
+    again = earlier(tmp_path)
+    assert again is not None
+    again.write(tmp_path)
+    assert (tmp_path / "report.md").read_text("utf-8") == text
 
 
 def test_the_report_names_machine_runs_and_pictures(tmp_path: Path) -> None:
