@@ -162,7 +162,7 @@ class App:
         await self._wait(lambda: False, server.lame_duck)
         self.http.close_listeners()
         closed = monotonic()
-        await self._wait(lambda: self.http.busy == 0, server.grace)
+        await self._wait(lambda: self.http.busy == 0 and monotonic() - closed > self.http.parting, server.grace)
         self.engine.condition.draining = True
         cut = self.http.busy
         if cut:

@@ -446,8 +446,12 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def finish(self) -> None:
-        """The server stops: close after the answer under way."""
+        """The server stops: close after the answer under way, or to a request that is on its way here."""
         self._want_close = True
+        if not self.busy and not self.receiving:
+            asyncio.get_running_loop().call_later(self._shared.patience.parting, self._part_if_idle)
+
+    def _part_if_idle(self) -> None:
         if not self.busy and not self.receiving:
             self.close()
 

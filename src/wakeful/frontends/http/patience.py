@@ -15,6 +15,8 @@ class Patience:
     """For a client to take any byte of its answer."""
     leaving: float = 5.0
     """For a client that is refused in the middle of its request to see why."""
+    parting: float = 0.1
+    """For a request that is on its way while the server stops, on a connection that is kept."""
     probing: float = 0.1
     """Before a client that sends no more is first asked whether it is still there."""
     looking: float = 5.0

@@ -55,12 +55,17 @@ class HttpServer:
         self._care = asyncio.get_running_loop().call_later(self._shared.patience.looking, self._look_after)
 
     def close_listeners(self) -> None:
-        """Take no new connections; those that are open stay until their requests are answered."""
+        """Take no new connections; those that are open stay until their requests are answered, and for a moment in which one may be on its way."""
         if self._server is not None:
             self._server.close()
         self._shared.closing = True
         for connection in list(self._shared.connections):
             connection.finish()
+
+    @property
+    def parting(self) -> float:
+        """Seconds for which open connections stay once the listeners are closed."""
+        return self._shared.patience.parting
 
     @property
     def connections(self) -> int:
