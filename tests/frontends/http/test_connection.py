@@ -344,6 +344,18 @@ def test_stopping() -> None:
             client.close()
 
 
+def test_a_request_that_was_on_its_way_when_the_server_stopped_is_answered() -> None:
+    """Seen with clients that ask again at once: their next request met a connection that had just been closed."""
+    with serving(replace(PATIENT, parting=60.0)) as stage:
+        client = stage.connect()
+        assert client.ask(get("/name/a"))[0] == 200
+        stage.here(stage.server.close_listeners)
+        status, headers, body = client.ask(get("/name/b"))
+        assert (status, headers["connection"], body) == (200, "close", b'"b"')
+        assert client.rest() == b""
+        client.close()
+
+
 def test_stopping_does_not_wait_for_a_client_that_takes_nothing() -> None:
     """The loop itself would wait for it for ever."""
     with serving() as stage:
