@@ -46,17 +46,18 @@ def draw(rows: Sequence[Row], directory: Path) -> str:
 
 def _bars(axes: Any, plot: Plot) -> None:
     labels = [str(x) for x, _ in next(iter(plot.series.values()))]
+    crowded = len(labels) >= MANY
     thick, alone = 0.8 / len(plot.series), len(plot.series) == 1 and "Wakeful" in labels
     for number, (name, points) in enumerate(plot.series.items()):
         places = [at - 0.4 + thick * (number + 0.5) for at in range(len(points))]
         colours = [OURS if alone and label == "Wakeful" else THEIRS if alone else COLOURS[number % len(COLOURS)] for label in labels]
         bars = axes.bar(places, [y for _, y in points], thick * 0.94, label=name, color=colours)
-        if len(labels) < MANY:
+        if not crowded:
             axes.bar_label(bars, [_short(y) for _, y in points], padding=2, fontsize=8)
-    if len(labels) < MANY:
-        axes.set_xticks(range(len(labels)), [textwrap.fill(label, LINE // len(labels)) for label in labels])
-    else:
+    if crowded:
         axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=7)
+    else:
+        axes.set_xticks(range(len(labels)), [textwrap.fill(label, LINE // len(labels)) for label in labels])
     axes.tick_params(axis="x", length=0)
     axes.set_ylabel(plot.y)
     axes.set_xlabel(plot.x)

@@ -128,10 +128,7 @@ def cut(rows: int, limits: Limits, costs: CostModel, arriving: float, replicas: 
     callers wait who answer an answer with the next request.
     """
     limit = row_limit(limits, costs)
-    if rows <= 1 or (even := _break_even(limits, costs, arriving, replicas)) == math.inf:
-        return limit
-    parts = rows / even
-    if parts <= 2.0:
+    if rows <= 1 or (parts := rows / _break_even(limits, costs, arriving, replicas)) <= 2.0:
         return limit
     runs = rows if rows * (rows - 1) <= parts else math.ceil(math.sqrt(0.25 + parts) - 0.5)
     best = math.ceil(rows / runs)
