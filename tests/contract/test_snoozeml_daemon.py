@@ -1,8 +1,10 @@
 """`snoozeml.SnoozeDaemon` starts, watches and stops the installed `wakeful` command as if it were its own."""
 
 import fcntl
+import gc
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,11 @@ ROW = np.array([[1, 2, 3, 4]], np.float32)
 
 
 @pytest.fixture(autouse=True)
-def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("SNOOZE_BIN", str(COMMAND))
     monkeypatch.setenv("WAKEFUL_CACHE_DIR", str(tmp_path / "cache"))
+    yield
+    gc.collect()  # the traceback of an attempt that failed may still hold a child's pipes: they are closed here, not in a later test
 
 
 def free_port() -> int:
