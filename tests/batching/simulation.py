@@ -27,6 +27,8 @@ from wakeful.tensors import Tensor
 
 Cost = Callable[[int], float]
 """Seconds of a run of so many rows."""
+Pace = Callable[[float], float]
+"""How many times as long as usual does a run take that is given at this moment, in seconds from the beginning?"""
 
 ROW = (Tensor("x", "FP32", (1, 1), bytes(4)),)
 
@@ -106,17 +108,18 @@ class Outcome:
 class Machine:
     """A replica whose runs take what the table says, one after the other."""
 
-    def __init__(self, batcher: Batcher, cost: Cost, outcome: Outcome) -> None:
+    def __init__(self, batcher: Batcher, cost: Cost, pace: Pace, outcome: Outcome) -> None:
         self.slots = [Slot.create(), Slot.create()]
         self.lane: Lane
-        self._batcher, self._cost, self._outcome = batcher, cost, outcome
+        self._batcher, self._cost, self._pace, self._outcome = batcher, cost, pace, outcome
         self._given: deque[tuple[int, tuple[Placement, ...], float]] = deque()
         self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
 
     def run(self, run: int, slot: int, end: int, inputs: tuple[Placement, ...]) -> None:
         rows = inputs[0].shape[0]
         self._outcome.runs.append(rows)
-        self._given.append((run, inputs, self._cost(rows)))
+        self._given.append((run, inputs, self._cost(rows) * self._pace(self._loop.time() - self._began)))
         if len(self._given) == 1:
             self._begin(HANDOVER)
 
@@ -147,7 +150,14 @@ Admit = Callable[[InferRequest, Batcher], None]
 """Raises the refusal of a request that is not taken."""
 
 
-def simulate(cost: Cost, arrivals: Sequence[float], settings: BatchingSettings, replicas: int = 1, admit: Admit | None = None) -> Outcome:
+def even(now: float) -> float:
+    """A machine that nobody else uses."""
+    return 1.0
+
+
+def simulate(
+    cost: Cost, arrivals: Sequence[float], settings: BatchingSettings, replicas: int = 1, admit: Admit | None = None, pace: Pace = even,
+) -> Outcome:
     """Serve callers of one row who arrive at these moments, in seconds from the beginning."""
     loop = VirtualLoop()
     outcome = Outcome(loop.now + 0.1 * arrivals[-1], wall=0.9 * arrivals[-1])
@@ -155,18 +165,19 @@ def simulate(cost: Cost, arrivals: Sequence[float], settings: BatchingSettings, 
         for module in ("batcher", "settling"):
             patch.setattr(f"wakeful.batching.{module}.monotonic", loop.time)
         try:
-            loop.run_until_complete(_play(loop, cost, arrivals, settings, replicas, admit, outcome))
+            loop.run_until_complete(_play(loop, cost, arrivals, settings, replicas, admit, pace, outcome))
         finally:
             loop.close()
     return outcome
 
 
 async def _play(
-    loop: VirtualLoop, cost: Cost, arrivals: Iterable[float], settings: BatchingSettings, replicas: int, admit: Admit | None, outcome: Outcome,
+    loop: VirtualLoop, cost: Cost, arrivals: Iterable[float], settings: BatchingSettings, replicas: int, admit: Admit | None, pace: Pace,
+    outcome: Outcome,
 ) -> None:
     batcher = Batcher(settings, Router("least-queue").choose, ModelStats("m"), _Owner())
     for _ in range(replicas):
-        machine = Machine(batcher, cost, outcome)
+        machine = Machine(batcher, cost, pace, outcome)
         machine.lane = batcher.open(machine)
     began, coming = loop.now, iter(arrivals)
     ended = loop.create_future()

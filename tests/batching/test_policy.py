@@ -235,6 +235,19 @@ def test_runs_that_outgrow_the_caches_are_seen() -> None:
     assert row_limit(Limits(64), costs) >= 16, "what was seen long ago is tried again"
 
 
+def test_a_size_that_nobody_has_seen_is_tried_in_turn_with_the_next_smaller_one() -> None:
+    """Where rows of larger runs take longer, a queue is never served by such runs alone; nor is it where a large run met a slow moment."""
+    for longer, ends in ((1.2, {16}), (0.95, {64, 128})):
+        costs = learnt(0.001, 0.004)
+        tried = []
+        for _ in range(12):
+            tried.append(costs.worthwhile)
+            each = 0.004 * (1.0 if costs.worthwhile <= 16 else longer)
+            costs.observe(costs.worthwhile, 0.001 + each * costs.worthwhile)
+        assert tried[:4] == [32, 16, 32, 16]
+        assert costs.worthwhile in ends
+
+
 def test_the_window_of_arrivals_suits_the_run_time_and_keeps_the_rate() -> None:
     rate = steady(200.0, until=10.0)
     rate.suit(learnt(0.0, 0.060))
@@ -286,7 +299,7 @@ def test_without_target_or_knowledge_the_configured_limit_holds() -> None:
 
 def test_a_run_holds_no_more_than_pays() -> None:
     """A hundred times fixed / per_row: with 0.5 ms and 1 ms, 50 rows."""
-    assert row_limit(Limits(1000), learnt(0.0005, 0.001)) == pytest.approx(50, abs=1)
+    assert row_limit(Limits(1000), learnt(0.0005, 0.001, (8, 16, 32, 64))) == pytest.approx(50, abs=1)
     assert row_limit(Limits(1000), learnt(0.0, 0.001)) == 16
     assert row_limit(Limits(8), learnt(0.0, 0.001)) == 8
     assert row_limit(Limits(1000), learnt(0.001, 0.0)) == 1000
@@ -307,8 +320,16 @@ def test_a_batch_is_cut_where_waiting_for_those_behind_costs_more_than_a_further
     assert cut(10, limits, learnt(0.0, 0.005), 20.0, 1) == 1
     assert cut(10, limits, learnt(0.0, 0.005), 200.0, 1) == 2, "a message is never free"
     assert cut(10, limits, learnt(0.004, 0.00025), 200.0, 1) >= 10
-    assert cut(1000, limits, learnt(0.004, 0.00025), 200.0, 1) == 64
     assert cut(10, Limits(64, policy="timer"), costs, 20.0, 1) == 64
+
+
+def test_of_the_full_runs_of_a_long_queue_some_are_smaller_to_see_how_long_those_take() -> None:
+    costs, taken = learnt(0.004, 0.00025, (1, 4, 16, 32, 64)), []
+    for _ in range(16):
+        costs.observe(64, 0.020)
+        taken.append(cut(1000, Limits(64), costs, 3000.0, 1))
+    assert sorted(taken) == [32] * 2 + [64] * 14
+    assert cut(64, Limits(64), costs, 3000.0, 1) == 64, "not if that would make two runs of what waits"
 
 
 def test_rows_that_cost_nothing_share_a_run_however_many_arrive() -> None:

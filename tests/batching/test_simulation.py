@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import pytest
@@ -74,6 +75,22 @@ def test_the_default_is_near_the_best_fixed_setting_without_being_told_model_or_
     ratios = {case: regret(case, 2500, LIKELY) for case in cases}
     assert max(ratios.values()) <= 1.35, ratios
     assert statistics.fmean(ratios.values()) <= 1.08, ratios
+
+
+@pytest.mark.parametrize("model", ["encoder", "magika"])
+def test_a_queue_that_grows_in_a_slow_moment_shrinks_again(model: str) -> None:
+    """A machine that is twice as slow in every fifth second. Larger runs of these models take longer for each row."""
+    case, ratios = Case(model, 1, "95 %"), []
+    for seed in range(4):
+        slow = [Random(f"{seed} {second}").random() < 0.2 for second in range(100)]
+
+        def play(settings: BatchingSettings, slow: list[bool] = slow) -> float:
+            coming = [1.25 * moment for moment in case.arrivals(2500)]
+            return simulate(MODELS[model], coming, settings, pace=lambda now: 2.0 if slow[int(now) % len(slow)] else 1.0).p99
+
+        ratios.append(play(BatchingSettings()) / min(play(BatchingSettings("timer", "auto", limit, 0.0)) for limit in (4, 16)))
+    assert max(ratios) <= 2.0, ratios
+    assert statistics.fmean(ratios) <= 1.4, ratios
 
 
 @pytest.mark.parametrize("model", MODELS)

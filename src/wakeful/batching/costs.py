@@ -11,14 +11,14 @@ MANY = 1 << 62
 class CostModel:
     """Run time of a batch, t(rows) = fixed + per_row * rows seconds, learnt from the runs of one model, or of one of its shape groups.
 
-    A machine that others use too is twice as slow in one second as in the next, and large runs may happen to come in the slow one. So the
-    slope is learnt from the differences between runs that follow each other, which such changes hardly touch, and the level from the latest
-    runs. Two runs that took longer than they should count the less: one large run in a slow moment outweighs a hundred others. Where the
-    row counts do not differ, the slope stays what it was; at first that is "everything is per row".
+    A machine that others use too is twice as slow in one second as in the next, and large runs may happen to come in the slow one. So what is
+    fixed and what is each row's is learnt from runs of different sizes that follow each other, as parts of the time that the two took together;
+    how long both take now, from the latest runs. Where the row counts do not differ, the parts stay what they were; at first that is "everything
+    is per row".
     """
 
     __slots__ = (
-        "fixed", "per_row", "runs", "worthwhile", "_compared", "_curve", "_last_rows", "_last_seconds", "_mean_rows", "_mean_seconds", "_products",
+        "fixed", "per_row", "runs", "worthwhile", "_compared", "_last_rows", "_last_seconds", "_mean_rows", "_mean_seconds", "_products", "_sizes",
         "_squares",
     )
 
@@ -28,25 +28,29 @@ class CostModel:
     """The same, in pairs of different runs, for the slope."""
     MIN_RUNS = 4
     """Observations before anything relies on the estimate; the first runs of a session are slow."""
+    TICK = 1e-9
+    """Seconds that every run takes."""
     SURPRISE = 4.0
     """One run counts as at most this many times its estimate, so that a hiccup does not look like the model."""
+    STEEP = 1.5
+    """Times its even share of the run, that a row is believed to take: more is a machine that became slower in between."""
     INERTIA = 1e-3
-    """Weight of the slope known so far, as a variance relative to the squared mean row count."""
+    """Weight of the slope known so far, relative to that of a pair whose difference is all that it took."""
 
     def __init__(self) -> None:
         self.fixed = 0.0
         self.per_row = 0.0
         self.runs = 0
         self.worthwhile = MANY
-        """Rows of the largest runs that do not take longer for each row than smaller ones."""
-        self._curve: dict[int, _Size] = {}
+        """Rows of the largest run that is not known to take longer for each row than smaller ones, or may be tried."""
         self._compared = 0
         self._last_rows = 0
         self._last_seconds = 0.0
         self._mean_rows = 0.0
         self._mean_seconds = 0.0
-        self._squares = 0.0
         self._products = 0.0
+        self._sizes = _Sizes()
+        self._squares = 0.0
 
     @property
     def known(self) -> bool:
@@ -67,7 +71,7 @@ class CostModel:
         """Seconds that a row took in the latest runs, with its share of the fixed part."""
         return self._mean_seconds / self._mean_rows if self.runs else 0.0
 
-    def estimate(self, rows: int) -> float:
+    def estimate(self, rows: float) -> float:
         """Seconds that a run of `rows` rows takes; 0 while nothing was observed."""
         return self.fixed + self.per_row * rows
 
@@ -75,82 +79,125 @@ class CostModel:
         """Learn from a run that went well."""
         if rows < 1 or not 0.0 <= seconds < math.inf:
             return
-        expected = self.estimate(rows)
-        if self.known and self._mean_seconds > 0.0:
-            seconds = min(seconds, self.SURPRISE * expected)
+        seconds = max(seconds, self.TICK)
+        if self.known:
+            seconds = min(seconds, self.SURPRISE * self.estimate(rows))
         self.runs += 1
         weight = 1.0 / min(self.runs, self.MEMORY)
         self._mean_rows += weight * (rows - self._mean_rows)
         self._mean_seconds += weight * (seconds - self._mean_seconds)
-        more = rows - self._last_rows
-        if more and self._last_rows:
-            self._compared += 1
-            weight = 1.0 / min(self._compared, self.PAIRS)
-            expected += self.estimate(self._last_rows)
-            if self.split and seconds + self._last_seconds > expected > 0.0:
-                weight *= (expected / (seconds + self._last_seconds)) ** 2
-            self._squares += weight * (more * more - self._squares)
-            self._products += weight * (more * (seconds - self._last_seconds) - self._products)
+        if self.runs == 1:
+            self.per_row = self.each
+        elif rows != self._last_rows:
+            self._compare(rows, seconds)
+        self._split_anew()
         self._last_rows, self._last_seconds = rows, seconds
-        self._solve()
-        self._look_at_sizes(rows, seconds)
+        self.worthwhile = self._sizes.observe(rows, seconds, self)
 
-    def _solve(self) -> None:
-        through_origin = self._mean_seconds / self._mean_rows
-        known_slope = self.per_row if self.runs > 1 else through_origin
-        inertia = self.INERTIA * self._mean_rows * self._mean_rows
-        slope = (self._products + inertia * known_slope) / (self._squares + inertia)
-        self.per_row = min(max(slope, 0.0), through_origin)
-        self.fixed = max(self._mean_seconds - self.per_row * self._mean_rows, 0.0)
+    def _compare(self, rows: int, seconds: float) -> None:
+        """Learn the slope from this run and the last: relative to the time of both, so that one pair counts as much as another whatever their sizes,
+        and as if the machine had been as fast as it is taken to be."""
+        more = rows - self._last_rows
+        expected = self.estimate(rows) + self.estimate(self._last_rows)
+        slope = (seconds - self._last_seconds) / more * expected / (seconds + self._last_seconds)
+        slope = min(slope, self.STEEP * expected / (rows + self._last_rows))
+        self._compared += 1
+        weight = 1.0 / min(self._compared, self.PAIRS)
+        square = (more * self.each / expected) ** 2
+        self._squares += weight * (square - self._squares)
+        self._products += weight * (square * slope - self._products)
 
-    def _look_at_sizes(self, rows: int, seconds: float) -> None:
-        """Runs that outgrow the processor's caches take longer for each row than smaller ones, which no straight line can tell: by how much each
-        size is off the line is what tells it, again whatever the machine's speed is at the moment."""
-        line = self.estimate(rows)
-        if line <= 0.0:
-            return
-        power = (rows - 1).bit_length()
-        size = self._curve.get(power)
-        if size is None or self.runs - size.last_run > _Size.FORGOTTEN:
-            size = self._curve[power] = _Size()
-        size.observe(rows, seconds / line, self.runs)
-        best, self.worthwhile = math.inf, MANY
-        for power in sorted(self._curve):
-            size = self._curve[power]
-            if size.runs < _Size.MIN_RUNS or self.runs - size.last_run > _Size.FORGOTTEN:
-                continue
-            per_row = size.off * (self.fixed / size.rows + self.per_row)
-            if per_row > _Size.MARGIN * best:
-                self.worthwhile = 1 << (power - 1)
-                break
-            best = min(best, per_row)
+    def _split_anew(self) -> None:
+        """Divide the time of the latest runs as the slope says. Both parts, and what was learnt of the slope, change with the machine's speed."""
+        slope = (self._products + self.INERTIA * self.per_row) / (self._squares + self.INERTIA)
+        level = self.estimate(self._mean_rows)
+        share = min(max(slope * self._mean_rows / level, 0.0), 1.0)
+        self._products *= self._mean_seconds / level
+        self.per_row = share * self.each
+        self.fixed = (1.0 - share) * self._mean_seconds
 
 
-class _Size:
-    """Runs of more than half of 2^n rows and at most so many."""
+class _Sizes:
+    """Which sizes of runs are worth having. Runs that outgrow the processor's caches take longer for each row than smaller ones, which no straight
+    line can tell. Again it is runs that follow each other that tell it.
 
-    __slots__ = ("last_run", "off", "rows", "runs")
+    A size nobody has seen yet is tried a few times, and each time the next smaller one after it. For a queue that grows in a slow moment
+    would otherwise be served in ever larger runs, which may be the reason that it goes on growing.
+    """
 
-    MEMORY = 16
-    MIN_RUNS = 8
-    MARGIN = 1.01
-    """A difference in time per row that counts."""
+    __slots__ = ("_known", "_last", "_last_each")
+
+    FREE = 4
+    """The power of 2 up to which rows need not be earned."""
+    OUTWEIGHS = 2.0
+    """Times the fixed part, up to which rows cannot take so much longer that a larger run would not be worth it."""
+    MARGIN = 0.01
+    """A difference in time per row that counts, as a logarithm."""
     FORGOTTEN = 500
     """Runs of any size after which what was seen of one size may have changed."""
 
     def __init__(self) -> None:
-        self.rows = 0.0
-        self.off = 0.0
-        """Times what the straight line says."""
-        self.runs = 0
+        self._known: dict[int, _Size] = {}
+        self._last: _Size | None = None
+        self._last_each = 0.0
+
+    def observe(self, rows: int, seconds: float, line: CostModel) -> int:
+        """Learn from a run; how many rows may the next have?"""
+        power = (rows - 1).bit_length()
+        each = math.log(seconds / line.estimate(rows)) + _log_each(power, line)
+        last, size = self._last, self._known.get(power)
+        if size is None or line.runs - size.last_run > self.FORGOTTEN:
+            guess = 0.0 if last is None else last.each + _log_each(power, line) - _log_each(last.power, line)
+            size = self._known[power] = _Size(power, guess)
+        size.last_run = line.runs
+        if last is not None and last is not size:
+            size.compare(last.each + each - self._last_each)
+        self._last, self._last_each = size, each
+        return self._largest(power, line)
+
+    def _largest(self, last: int, line: CostModel) -> int:
+        best, largest = math.inf, 0
+        for power in sorted(self._known):
+            size = self._known[power]
+            if size.compared < _Size.COMPARISONS or line.runs - size.last_run > self.FORGOTTEN:
+                continue
+            if size.each > best + self.MARGIN:
+                return 1 << (power - 1)
+            best, largest = min(best, size.each), power
+        outweighed = self.OUTWEIGHS * line.fixed
+        outweighed = MANY if outweighed >= line.per_row * MANY else int(outweighed / line.per_row)
+        tried = max(largest + 1, self.FREE, outweighed.bit_length())
+        return 1 << (tried - (last == tried))
+
+
+def _log_each(power: int, line: CostModel) -> float:
+    """Logarithm of the seconds of a row in a run of 2^power rows, if they lay on the line."""
+    return math.log(line.fixed / (1 << power) + line.per_row)
+
+
+class _Size:
+    """Runs of more than half of 2^power rows and at most so many."""
+
+    __slots__ = ("compared", "each", "last_run", "power")
+
+    MEMORY = 16
+    COMPARISONS = 3
+    """With other sizes, after which a size is known."""
+    SURPRISE = 0.2
+    """A comparison shows a difference of no more: the machine may have become slower in between."""
+
+    def __init__(self, power: int, each: float) -> None:
+        self.power = power
+        self.each = each
+        """Logarithm of the seconds of a row in a full run. Only what sizes differ by means anything."""
+        self.compared = 0
         self.last_run = 0
 
-    def observe(self, rows: int, off: float, run: int) -> None:
-        self.runs += 1
-        self.last_run = run
-        weight = 1.0 / min(self.runs, self.MEMORY)
-        self.rows += weight * (rows - self.rows)
-        self.off += weight * (off - self.off)
+    def compare(self, each: float) -> None:
+        """Learn from a run that followed one of another size: a row took so long, if that one is the measure."""
+        self.compared += 1
+        more = min(max(each - self.each, -self.SURPRISE), self.SURPRISE)
+        self.each += more / min(self.compared, self.MEMORY)
 
 
 class GroupCosts:
