@@ -1,6 +1,7 @@
 """What is learnt of a model while it serves: how long its runs take, and how fast rows arrive."""
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Hashable
 from copy import deepcopy
 
@@ -117,6 +118,10 @@ class CostModel:
         self.fixed = (1.0 - share) * self._mean_seconds
 
 
+SIZES = tuple(sorted({1 << power for power in range(62)} | {3 << power for power in range(60)}))
+"""Rows of runs that are told apart: 1, 2, 3, 4, 6, 8, 12 and so on. A run counts as the next larger of them."""
+
+
 class _Sizes:
     """Which sizes of runs are worth having. Runs that outgrow the processor's caches take longer for each row than smaller ones, which no straight
     line can tell. Again it is runs that follow each other that tell it.
@@ -125,60 +130,62 @@ class _Sizes:
     would otherwise be served in ever larger runs, which may be the reason that it goes on growing.
     """
 
-    __slots__ = ("_known", "_last", "_last_each")
+    __slots__ = ("_last", "_last_each", "_seen")
 
-    FREE = 4
-    """The power of 2 up to which rows need not be earned."""
+    FREE = 12
+    """Rows that a run may have before anything is known of such runs."""
     OUTWEIGHS = 2.0
-    """Times the fixed part, up to which rows cannot take so much longer that a larger run would not be worth it."""
+    """Times the fixed part, up to which no row can take so much longer that a larger run would not be worth it."""
     MARGIN = 0.01
     """A difference in time per row that counts, as a logarithm."""
     FORGOTTEN = 500
     """Runs of any size after which what was seen of one size may have changed."""
 
     def __init__(self) -> None:
-        self._known: dict[int, _Size] = {}
         self._last: _Size | None = None
         self._last_each = 0.0
+        self._seen: dict[int, _Size] = {}
+        """By place in SIZES, and in that order."""
 
     def observe(self, rows: int, seconds: float, line: CostModel) -> int:
         """Learn from a run; how many rows may the next have?"""
-        power = (rows - 1).bit_length()
-        each = math.log(seconds / line.estimate(rows)) + _log_each(power, line)
-        last, size = self._last, self._known.get(power)
+        place = bisect_left(SIZES, rows)
+        each = math.log(seconds / line.estimate(rows) * _each(place, line))
+        last, size = self._last, self._seen.get(place)
         if size is None or line.runs - size.last_run > self.FORGOTTEN:
-            guess = 0.0 if last is None else last.each + _log_each(power, line) - _log_each(last.power, line)
-            size = self._known[power] = _Size(power, guess)
+            guess = 0.0 if last is None else last.each + math.log(_each(place, line) / _each(last.place, line))
+            size = self._seen[place] = _Size(place, guess)
+            self._seen = dict(sorted(self._seen.items()))
         size.last_run = line.runs
         if last is not None and last is not size:
             size.compare(last.each + each - self._last_each)
         self._last, self._last_each = size, each
-        return self._largest(power, line)
+        return self._largest(place, line)
 
     def _largest(self, last: int, line: CostModel) -> int:
-        best, largest = math.inf, 0
-        for power in sorted(self._known):
-            size = self._known[power]
+        free, outweighed = self.FREE, self.OUTWEIGHS * line.fixed
+        if outweighed > free * line.per_row:
+            free = int(outweighed / line.per_row) if outweighed < line.per_row * MANY else MANY
+        best, largest = math.inf, bisect_right(SIZES, free) - 1
+        for place, size in self._seen.items():
             if size.compared < _Size.COMPARISONS or line.runs - size.last_run > self.FORGOTTEN:
                 continue
-            if size.each > best + self.MARGIN:
-                return 1 << (power - 1)
-            best, largest = min(best, size.each), power
-        outweighed = self.OUTWEIGHS * line.fixed
-        outweighed = MANY if outweighed >= line.per_row * MANY else int(outweighed / line.per_row)
-        tried = max(largest + 1, self.FREE, outweighed.bit_length())
-        return 1 << (tried - (last == tried))
+            if size.each > best + self.MARGIN and SIZES[place] * line.per_row > outweighed:
+                return SIZES[place - 1]
+            best, largest = min(best, size.each), max(largest, place)
+        tried = min(largest + 1, len(SIZES) - 1)
+        return SIZES[tried - (last == tried)]
 
 
-def _log_each(power: int, line: CostModel) -> float:
-    """Logarithm of the seconds of a row in a run of 2^power rows, if they lay on the line."""
-    return math.log(line.fixed / (1 << power) + line.per_row)
+def _each(place: int, line: CostModel) -> float:
+    """Seconds of a row in a run of that size, if it lies on the line."""
+    return line.fixed / SIZES[place] + line.per_row
 
 
 class _Size:
-    """Runs of more than half of 2^power rows and at most so many."""
+    """What was seen of runs of one size."""
 
-    __slots__ = ("compared", "each", "last_run", "power")
+    __slots__ = ("compared", "each", "last_run", "place")
 
     MEMORY = 16
     COMPARISONS = 3
@@ -186,8 +193,8 @@ class _Size:
     SURPRISE = 0.2
     """A comparison shows a difference of no more: the machine may have become slower in between."""
 
-    def __init__(self, power: int, each: float) -> None:
-        self.power = power
+    def __init__(self, place: int, each: float) -> None:
+        self.place = place
         self.each = each
         """Logarithm of the seconds of a row in a full run. Only what sizes differ by means anything."""
         self.compared = 0
