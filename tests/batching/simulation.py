@@ -9,6 +9,7 @@ import statistics
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 import numpy as np
 import pytest
@@ -150,13 +151,24 @@ Admit = Callable[[InferRequest, Batcher], None]
 """Raises the refusal of a request that is not taken."""
 
 
-def even(now: float) -> float:
+def alone(now: float) -> float:
     """A machine that nobody else uses."""
     return 1.0
 
 
+def shared(seed: int) -> Pace:
+    """A machine that others use too: twice as slow in every fifth second, no two runs alike, and now and then one that hangs. 1.25 on average."""
+    random = Random(seed)
+    slow = [random.random() < 0.2 for _ in range(1000)]
+
+    def pace(now: float) -> float:
+        return (2.0 if slow[int(now) % len(slow)] else 1.0) * random.lognormvariate(0.0, 0.1) * (3.0 if random.random() < 0.003 else 1.0)
+
+    return pace
+
+
 def simulate(
-    cost: Cost, arrivals: Sequence[float], settings: BatchingSettings, replicas: int = 1, admit: Admit | None = None, pace: Pace = even,
+    cost: Cost, arrivals: Sequence[float], settings: BatchingSettings, replicas: int = 1, admit: Admit | None = None, pace: Pace = alone,
 ) -> Outcome:
     """Serve callers of one row who arrive at these moments, in seconds from the beginning."""
     loop = VirtualLoop()

@@ -255,7 +255,8 @@ class Batcher:
             elif (due := self._due(self._view(lane, head), self.limits, costs, arriving)) > now:
                 lane.timer = self._loop.call_later(due - now, self._timer_fired, lane)
                 return
-            self._seal(lane, now, policy.cut(head[0], self.limits, costs, arriving, len(lanes)), costs)
+            best = policy.cut(head[0], self.limits, costs, arriving, len(lanes))
+            self._seal(lane, now, policy.trial(best, head[0], self.limits, costs), costs)
 
     def _view(self, lane: Lane, head: tuple[int, float]) -> policy.View:
         busy = idle = 0
@@ -371,7 +372,7 @@ class Batcher:
         self._stats.run_seconds.observe(seconds)
         self._group_costs.observe(batch.requests[0].group, batch.rows, seconds)
         self.rate.suit(self.costs)
-        if self.limits.target_p99 is not None and self.costs.runs > policy.TRIAL:  # whoever woke it was promised nothing
+        if self.limits.target_p99 is not None and self.costs.runs > policy.LARGER:  # whoever woke it was promised nothing
             self.allowance.observe((monotonic() - batch.requests[0].arrived) / self.limits.target_p99)
 
     def failed(self, lane: Lane, message: Failed) -> None:

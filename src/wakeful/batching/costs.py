@@ -34,7 +34,7 @@ class CostModel:
     SURPRISE = 4.0
     """One run counts as at most this many times its estimate, so that a hiccup does not look like the model."""
     STEEP = 1.5
-    """Times its even share of the run, that a row is believed to take: more is a machine that became slower in between."""
+    """Times its even share of the run, that a row is believed to take: more, or less than nothing by as much, is the machine."""
     INERTIA = 1e-3
     """Weight of the slope known so far, relative to that of a pair whose difference is all that it took."""
 
@@ -72,6 +72,11 @@ class CostModel:
         """Seconds that a row took in the latest runs, with its share of the fixed part."""
         return self._mean_seconds / self._mean_rows if self.runs else 0.0
 
+    @property
+    def outweighed(self) -> float:
+        """Rows that together take twice as long as the fixed part: up to there a larger run is worth it even if its rows take longer."""
+        return 2.0 * self.fixed / self.per_row if self.per_row else math.inf
+
     def estimate(self, rows: float) -> float:
         """Seconds that a run of `rows` rows takes; 0 while nothing was observed."""
         return self.fixed + self.per_row * rows
@@ -91,31 +96,34 @@ class CostModel:
             self.per_row = self.each
         elif rows != self._last_rows:
             self._compare(rows, seconds)
-        self._split_anew()
+        self._keep_pace()
         self._last_rows, self._last_seconds = rows, seconds
         self.worthwhile = self._sizes.observe(rows, seconds, self)
 
     def _compare(self, rows: int, seconds: float) -> None:
-        """Learn the slope from this run and the last: relative to the time of both, so that one pair counts as much as another whatever their sizes,
-        and as if the machine had been as fast as it is taken to be."""
+        """Learn the slope from this run and the last: from their times relative to the time of both, so that small runs teach as much as large
+        ones, and as if the machine had been as fast as it is taken to be."""
         more = rows - self._last_rows
         expected = self.estimate(rows) + self.estimate(self._last_rows)
+        even = expected / (rows + self._last_rows)
         slope = (seconds - self._last_seconds) / more * expected / (seconds + self._last_seconds)
-        slope = min(slope, self.STEEP * expected / (rows + self._last_rows))
+        slope = min(max(slope, (1.0 - self.STEEP) * even), self.STEEP * even)
         self._compared += 1
         weight = 1.0 / min(self._compared, self.PAIRS)
         square = (more * self.each / expected) ** 2
         self._squares += weight * (square - self._squares)
         self._products += weight * (square * slope - self._products)
-
-    def _split_anew(self) -> None:
-        """Divide the time of the latest runs as the slope says. Both parts, and what was learnt of the slope, change with the machine's speed."""
         slope = (self._products + self.INERTIA * self.per_row) / (self._squares + self.INERTIA)
         level = self.estimate(self._mean_rows)
         share = min(max(slope * self._mean_rows / level, 0.0), 1.0)
-        self._products *= self._mean_seconds / level
-        self.per_row = share * self.each
-        self.fixed = (1.0 - share) * self._mean_seconds
+        self.per_row, self.fixed = share * level / self._mean_rows, (1.0 - share) * level
+
+    def _keep_pace(self) -> None:
+        """Both parts, and what was learnt of the slope, change with the machine's speed."""
+        pace = self._mean_seconds / self.estimate(self._mean_rows)
+        self.fixed *= pace
+        self.per_row *= pace
+        self._products *= pace
 
 
 SIZES = tuple(sorted({1 << power for power in range(62)} | {3 << power for power in range(60)}))
@@ -134,10 +142,10 @@ class _Sizes:
 
     FREE = 12
     """Rows that a run may have before anything is known of such runs."""
-    OUTWEIGHS = 2.0
-    """Times the fixed part, up to which no row can take so much longer that a larger run would not be worth it."""
     MARGIN = 0.01
-    """A difference in time per row that counts, as a logarithm."""
+    """A difference in time per row that counts, as a logarithm, once it is known well."""
+    DOUBT = 4.0
+    """Comparisons up to which a difference has to be more than twice as large."""
     FORGOTTEN = 500
     """Runs of any size after which what was seen of one size may have changed."""
 
@@ -163,14 +171,12 @@ class _Sizes:
         return self._largest(place, line)
 
     def _largest(self, last: int, line: CostModel) -> int:
-        free, outweighed = self.FREE, self.OUTWEIGHS * line.fixed
-        if outweighed > free * line.per_row:
-            free = int(outweighed / line.per_row) if outweighed < line.per_row * MANY else MANY
-        best, largest = math.inf, bisect_right(SIZES, free) - 1
+        outweighed = line.outweighed
+        best, largest = math.inf, bisect_right(SIZES, max(self.FREE, outweighed)) - 1
         for place, size in self._seen.items():
             if size.compared < _Size.COMPARISONS or line.runs - size.last_run > self.FORGOTTEN:
                 continue
-            if size.each > best + self.MARGIN and SIZES[place] * line.per_row > outweighed:
+            if size.each > best + self.MARGIN * (1.0 + self.DOUBT / size.compared) and SIZES[place] > outweighed:
                 return SIZES[place - 1]
             best, largest = min(best, size.each), max(largest, place)
         tried = min(largest + 1, len(SIZES) - 1)

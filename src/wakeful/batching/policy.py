@@ -112,11 +112,6 @@ MOST_LOAD = 0.95
 LEAST_FIXED = 0.02
 """Rows that are worth the fixed part of a run at least, whatever was seen: a message there and back is in no run's time. And where much waits, runs
 become larger by it, which shows whether they should."""
-TRIAL = 32
-"""Of so many runs one is larger than it should be. Without it a model that once looked as if it had no fixed part would run row by row for ever,
-and nobody would see when that has changed."""
-SMALLER = 8
-"""Of so many runs that are full while more waits one is half as large. It costs next to nothing then, and shows whether smaller ones are quicker."""
 
 
 def cut(rows: int, limits: Limits, costs: CostModel, arriving: float, replicas: int) -> int:
@@ -130,13 +125,29 @@ def cut(rows: int, limits: Limits, costs: CostModel, arriving: float, replicas: 
     callers wait who answer an answer with the next request.
     """
     limit = row_limit(limits, costs)
-    if rows > limit > 1 and limits.policy == "adaptive" and costs.runs % SMALLER == 0:
-        return limit // 2
     if rows <= 1 or (parts := rows / _break_even(limits, costs, arriving, replicas)) <= 2.0:
         return limit
     runs = rows if rows * (rows - 1) <= parts else math.ceil(math.sqrt(0.25 + parts) - 0.5)
-    best = math.ceil(rows / runs)
-    return min(best if costs.runs % TRIAL else 2 * best + 2, limit)
+    return min(math.ceil(rows / runs), limit)
+
+
+LARGER = 32
+"""Of so many runs one is larger than it should be. Without it a model that once looked as if it had no fixed part would run row by row for ever,
+and nobody would see when that has changed."""
+SMALLER = 8
+"""Of so many runs that are full while more waits one is half as large, where that costs little. It shows whether smaller ones are quicker."""
+
+
+def trial(best: int, rows: int, limits: Limits, costs: CostModel) -> int:
+    """What `cut` says, but now and then another size, to see how long such runs take."""
+    if limits.policy == "timer":
+        return best
+    limit = row_limit(limits, costs)
+    if best < limit:
+        return best if costs.runs % LARGER else min(2 * best + 2, limit)
+    if rows > limit > 1 and costs.runs % SMALLER == 0 and costs.outweighed < limit:
+        return limit // 2
+    return best
 
 
 AHEAD = 1.3
