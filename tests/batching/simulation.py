@@ -1,7 +1,7 @@
 """The real batcher under simulated load: callers who arrive at given moments, and replicas whose runs take what a table says.
 
 Its clock jumps, so that hours of load take seconds and the same run comes out the same again. What it leaves out is what the machine does: two
-replicas and the daemon that share two cores.
+replicas and the daemon that share two cores; of others who use it too, a rough picture (`shared`).
 """
 
 import asyncio
@@ -157,7 +157,7 @@ def alone(now: float) -> float:
 
 
 def shared(seed: int) -> Pace:
-    """A machine that others use too: twice as slow in every fifth second, no two runs alike, and now and then one that hangs. 1.25 on average."""
+    """A machine that others use too: twice as slow in a fifth of all seconds, no two runs alike, and one in 300 three times as long. 1.2 on average."""
     random = Random(seed)
     slow = [random.random() < 0.2 for _ in range(1000)]
 

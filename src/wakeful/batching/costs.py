@@ -74,7 +74,7 @@ class CostModel:
 
     @property
     def outweighed(self) -> float:
-        """Rows that together take twice as long as the fixed part: up to there a larger run is worth it even if its rows take longer."""
+        """Rows that together take twice as long as the fixed part: up to there a larger run is worth it even if its rows take somewhat longer."""
         return 2.0 * self.fixed / self.per_row if self.per_row else math.inf
 
     def estimate(self, rows: float) -> float:

@@ -83,7 +83,7 @@ POLICIES: dict[str, Policy] = {"adaptive": adaptive, "timer": timer}
 ENOUGH = 100.0
 """Rows, times fixed / per_row, from which the fixed part is less than a hundredth of the run: larger runs save nothing."""
 UNTRIED_ROWS = 16
-"""Rows that a run may hold, if the settings allow it, whatever its cost, and where nothing is known of it."""
+"""Rows that a run may hold while nothing is known of the model, if the settings allow it; and fewer would save nothing where there is no fixed part."""
 
 
 def row_limit(limits: Limits, costs: CostModel) -> int:
@@ -139,7 +139,7 @@ SMALLER = 8
 
 
 def trial(best: int, rows: int, limits: Limits, costs: CostModel) -> int:
-    """What `cut` says, but now and then another size, to see how long such runs take."""
+    """What `cut` says, but now and then another size, to see how long such runs take. Admission asks `cut` alone."""
     if limits.policy == "timer":
         return best
     limit = row_limit(limits, costs)
