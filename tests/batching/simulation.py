@@ -157,7 +157,7 @@ def alone(now: float) -> float:
 
 
 def shared(seed: int) -> Pace:
-    """A machine that others use too: twice as slow in a fifth of all seconds, no two runs alike, and one in 300 three times as long. 1.2 on average."""
+    """A machine that others use too: twice as slow in a fifth of all seconds, no two runs alike, one in 300 three times as long; 1.2 on average."""
     random = Random(seed)
     slow = [random.random() < 0.2 for _ in range(1000)]
 

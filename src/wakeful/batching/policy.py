@@ -83,7 +83,7 @@ POLICIES: dict[str, Policy] = {"adaptive": adaptive, "timer": timer}
 ENOUGH = 100.0
 """Rows, times fixed / per_row, from which the fixed part is less than a hundredth of the run: larger runs save nothing."""
 UNTRIED_ROWS = 16
-"""Rows that a run may hold while nothing is known of the model, if the settings allow it; and fewer would save nothing where there is no fixed part."""
+"""Rows that a run may hold while nothing is known of the model, if the settings allow it. Where there is no fixed part, fewer would save nothing."""
 
 
 def row_limit(limits: Limits, costs: CostModel) -> int:
