@@ -322,6 +322,7 @@ def test_a_batch_is_cut_where_waiting_for_those_behind_costs_more_than_a_further
     assert cut(10, limits, learnt(0.0, 0.005), 20.0, 1) == 1
     assert cut(10, limits, learnt(0.0, 0.005), 200.0, 1) == 2, "a message is never free"
     assert cut(10, limits, learnt(0.004, 0.00025), 200.0, 1) >= 10
+    assert cut(1000, limits, learnt(0.004, 0.00025, (1, 4, 16, 32, 64)), 200.0, 1) == 64
     assert cut(10, Limits(64, policy="timer"), costs, 20.0, 1) == 64
 
 

@@ -372,7 +372,7 @@ class Batcher:
         self._stats.run_seconds.observe(seconds)
         self._group_costs.observe(batch.requests[0].group, batch.rows, seconds)
         self.rate.suit(self.costs)
-        if self.limits.target_p99 is not None and self.costs.runs > policy.LARGER:  # whoever woke it was promised nothing
+        if self.limits.target_p99 is not None and self.costs.runs > policy.Allowance.BEGINS:
             self.allowance.observe((monotonic() - batch.requests[0].arrived) / self.limits.target_p99)
 
     def failed(self, lane: Lane, message: Failed) -> None:

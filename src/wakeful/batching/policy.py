@@ -131,21 +131,21 @@ def cut(rows: int, limits: Limits, costs: CostModel, arriving: float, replicas: 
     return min(math.ceil(rows / runs), limit)
 
 
-LARGER = 32
-"""Of so many runs one is larger than it should be. Without it a model that once looked as if it had no fixed part would run row by row for ever,
-and nobody would see when that has changed."""
 SMALLER = 8
 """Of so many runs that are full while more waits one is half as large, where that costs little. It shows whether smaller ones are quicker."""
+LARGER = 4 * SMALLER
+"""Of so many runs one is larger than it should be. Without it a model that once looked as if it had no fixed part would run row by row for ever,
+and nobody would see when that has changed."""
 
 
 def trial(best: int, rows: int, limits: Limits, costs: CostModel) -> int:
     """What `cut` says, but now and then another size, to see how long such runs take. Admission asks `cut` alone."""
-    if limits.policy == "timer":
+    if costs.runs % SMALLER or limits.policy == "timer":
         return best
     limit = row_limit(limits, costs)
     if best < limit:
         return best if costs.runs % LARGER else min(2 * best + 2, limit)
-    if rows > limit > 1 and costs.runs % SMALLER == 0 and costs.outweighed < limit:
+    if rows > limit > 1 and costs.outweighed < limit:
         return limit // 2
     return best
 
@@ -242,6 +242,8 @@ class Allowance:
     RISE = FALL / 49.0
     AMPLE = 0.5
     LEAST, FIRST, MOST = 0.5, 0.8, 0.95
+    BEGINS = 32
+    """Runs of a model from which on promises count: whoever woke it was promised nothing."""
 
     def __init__(self) -> None:
         self.share = self.FIRST
