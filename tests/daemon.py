@@ -16,7 +16,7 @@ from typing import Any
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
-READY = re.compile(rb'ready[ ",:a-z]+http://([0-9.]+):(\d+)')  # in a line of text or of JSON
+READY = re.compile(rb'ready[ ",:a-z]+https?://([0-9.]+):(\d+)')  # in a line of text or of JSON
 
 
 class Daemon:

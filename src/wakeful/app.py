@@ -6,16 +6,22 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import asdict, replace
 from functools import cache
 from importlib import metadata
 from typing import Any
 
 from wakeful.clock import monotonic
-from wakeful.config.settings import ModelSettings, Settings
+from wakeful.config.load import is_loopback
+from wakeful.config.problems import ConfigError, Problem
+from wakeful.config.settings import AuthSettings, ModelSettings, Role, Settings
 from wakeful.engine import Engine
+from wakeful.frontends.access import Access
+from wakeful.frontends.http.openapi import described
 from wakeful.frontends.http.routes import Router, table
 from wakeful.frontends.http.server import HttpServer, url_of
+from wakeful.frontends.tls import Certificate
 from wakeful.memory import budget
 from wakeful.memory.supervisor import Supervisor
 from wakeful.models.errands import Errands
@@ -26,6 +32,7 @@ from wakeful.models.repository import Repository
 from wakeful.prepared.cache import PreparedCache
 from wakeful.prepared.knowledge import Knowledge
 from wakeful.replicas.threads import usable_cores
+from wakeful.runtime.messages import Confinement
 from wakeful.runtime.processes import Processes
 from wakeful.telemetry.events import Events
 from wakeful.telemetry.logs import Log, capture_logging
@@ -36,23 +43,31 @@ log = logging.getLogger(__name__)
 
 SAVE_SECONDS = 30.0
 """What was learnt is written to disk this often."""
+CERTIFICATE_SECONDS = 1.0
+"""The certificate's files are looked at this often."""
 GC_THRESHOLD = (20_000, 20, 50)
 """Requests leave no cycles behind, so the collector may look more rarely; it took a tenth of the CPU of small requests."""
 LAST_SECONDS = 1.0
 """For the last answers to go out and the replicas to end."""
 POLL_SECONDS = 0.02
 """While stopping: how often the remaining work is counted."""
+STARTED_WITH = {"server": "[server]", "memory": "the memory budget or max_loaded_models", "cache": "the cache"}
+"""What only a start can change, in people's words."""
 DISTRIBUTIONS = {"onnx": ("onnxruntime", "onnxruntime-gpu")}
 
 
 class App:
     """One daemon. `run` is its whole life."""
 
-    def __init__(self, settings: Settings, started: float) -> None:
+    def __init__(self, settings: Settings, started: float, reread: Callable[[], Settings], certificate: Certificate | None = None) -> None:
+        """`reread` reads the configuration again and raises ConfigError if it has become wrong."""
         self.settings = settings
         self._started = started
+        self._reread = reread
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._reload_asked = asyncio.Event()
+        self._apply_asked = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.log = Log(format=settings.server.log_format)
@@ -69,16 +84,22 @@ class App:
             budget.margin(machine, self._group_kill is not None),
         )
         self.cores = usable_cores(budget.cpu_quota(), len(os.sched_getaffinity(0)))
-        self.processes = Processes(lambda: budget.oom_kills() or 0, self._nursery_lost)
+        confinement = Confinement(**asdict(settings.server.workers))
+        self.processes = Processes(lambda: budget.oom_kills() or 0, self._nursery_lost, confinement, settings.auth.variables)
         self.errands = Errands(self.processes, self.supervisor, self.cache, self.events, self.cores)
         self.surroundings = Surroundings(self.processes, self.supervisor, self.events, self.cores, self.errands.wish_prepared, self._spawn)
         self.repository = Repository(settings, self.registry, self._make_model, self.events)
         self.engine = Engine(self.registry, self.supervisor, self.metrics, self.events, self.errands.inspect, self.repository.refresh)
-        self.http = HttpServer(Router(table(self.engine, self._spawn)).find, settings.server)
+        self.http = HttpServer(self._router(settings.auth).find, settings.server)
+        self._certificate = certificate
         self.metrics.read_budget = lambda: self.supervisor.budget
         self.metrics.read_thrashing = lambda: self.supervisor.thrash.count
         self.metrics.read_oldest_load = self.supervisor.oldest_load
         self.metrics.read_dropped_lines = lambda: self.log.dropped
+
+    def _router(self, auth: AuthSettings) -> Router:
+        routes = table(self.engine, self._spawn, Role.ADMIN if auth.protect_metrics else None)
+        return Router(described(routes, secured=auth.enabled), Access(auth))
 
     def _make_model(self, settings: ModelSettings) -> Model:
         file = ModelFile(settings.path, settings.backend, library_of(settings.backend), self.knowledge, self.cache)
@@ -105,10 +126,15 @@ class App:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
+        loop.add_signal_handler(signal.SIGHUP, self._reload_asked.set)
         async with asyncio.TaskGroup() as self._group:
             await self._start(sock)
             self._spawn(self.errands.run())
             self._spawn(self._save_now_and_then())
+            self._spawn(self._reload_when_asked())
+            self._spawn(self._apply_when_asked())
+            if self._certificate is not None:
+                self._spawn(self._renew(self._certificate))
             await self._stop.wait()
             cut = await self._finish()
             for task in self._tasks:
@@ -125,7 +151,7 @@ class App:
             self.processes.warm(backend)
         self.repository.register_all()
         self._tell_oddities()
-        await self.http.start(sock)
+        await self.http.start(sock, self._certificate.context if self._certificate is not None else None)
         gc.collect()
         gc.freeze()  # what is here stays: later collections need not look at it
         gc.set_threshold(*GC_THRESHOLD)
@@ -133,22 +159,25 @@ class App:
         for model in self.registry:
             model.start_standing()
         count = len(self.registry)
+        url, took = url_of(sock, secure=self._certificate is not None), show_seconds(monotonic() - self._started)
         self.events.emit(
-            "ready", "",
-            f"{url_of(sock)}  {count} model{'' if count == 1 else 's'}, in {show_seconds(monotonic() - self._started)}; Ctrl-C stops",
+            "ready", "", f"{url}  {count} model{'' if count == 1 else 's'}, in {took}; Ctrl-C stops",
             port=sock.getsockname()[1], models=count, cores=self.cores, budget=self.supervisor.budget,
         )
 
     def _tell_oddities(self) -> None:
         """What the configuration says and probably does not mean, and what it asks for in vain."""
-        for problem in self.settings.warnings:
-            self.events.emit("config", "", problem.render(), code=problem.code, key=problem.key)
+        self._tell_problems(self.settings.warnings)
         if self._group_kill:
             text = f"if the kernel kills one model's process for memory, it ends this daemon too, so more is left free: {self._group_kill}"
             self.events.emit("config", "", text, margin=self.supervisor.margin)
         port = self.settings.server.grpc_port
         if port is not None:
             self.events.emit("config", "", f"gRPC is not served yet: nothing listens on port {port}; --no-grpc takes this line away", grpc_port=port)
+
+    def _tell_problems(self, problems: Iterable[Problem]) -> None:
+        for problem in problems:
+            self.events.emit("config", "", problem.render(), code=problem.code, key=problem.key)
 
     async def _finish(self) -> int:
         """Outside in: not ready, serve on for the lame-duck time, close the doors, finish the work, end the replicas. Every wait has an end.
@@ -167,9 +196,10 @@ class App:
         cut = self.http.busy
         if cut:
             self.events.emit("stop", "", f"{cut} requests are cut off after {show_seconds(monotonic() - closed)}", cut=cut)
-        for model in self.registry:
+        models = [*self.registry, *self.repository.leaving]
+        for model in models:
             model.shut_down()
-        await self._wait(lambda: not self.http.busy and not any(model.group.replicas for model in self.registry), LAST_SECONDS)
+        await self._wait(lambda: not self.http.busy and not any(model.group.replicas for model in models), LAST_SECONDS)
         self.http.close()
         return cut
 
@@ -185,10 +215,71 @@ class App:
             self._hurry.set()
         self._stop.set()
 
+    async def _reload_when_asked(self) -> None:
+        """Signals that come while one is obeyed are one."""
+        while True:
+            await self._reload_asked.wait()
+            self._reload_asked.clear()
+            try:
+                await self._reload()
+            except Exception:
+                log.exception("the configuration could not be read again")
+
+    async def _apply_when_asked(self) -> None:
+        """Exchange models one configuration after the other; what was asked for meanwhile is one change."""
+        while True:
+            await self._apply_asked.wait()
+            self._apply_asked.clear()
+            try:
+                await self.repository.apply(self.settings)
+            except Exception:
+                log.exception("the new configuration could not be applied to all models")
+            count = len(self.registry)
+            self.events.emit("config", "", f"the configuration was applied: {count} model{'' if count == 1 else 's'}", models=count, code="reloaded")
+
+    async def _reload(self) -> None:
+        """SIGHUP: go over to the configuration as it is now, if it is right. What only a start can change is told, and stays."""
+        try:
+            settings = await asyncio.to_thread(self._reread)
+        except ConfigError as error:
+            self._tell_problems(error.problems)
+            self.events.emit("config", "", "the configuration is wrong, so nothing has changed; mend it and send SIGHUP again", code="not_reloaded")
+            return
+        if self._stop.is_set():
+            return
+        server = self.settings.server
+        if not (settings.auth.enabled or server.insecure or is_loopback(server.host)):
+            text = f"nothing has changed: other machines reach {server.host}, where this daemon listens, and there would be no authentication"
+            self.events.emit("config", "", text, code="not_reloaded")
+            return
+        self._tell_problems(settings.warnings)
+        old, self.settings = self.settings, replace(settings, server=self.settings.server, memory=self.settings.memory, cache=self.settings.cache)
+        for part in (name for name in ("server", "memory", "cache") if getattr(old, name) != getattr(settings, name)):
+            self.events.emit("config", "", f"the settings of {STARTED_WITH[part]} have changed, which takes a restart; the old ones stay", code=part)
+        if old.auth != settings.auth:
+            self.http.find_by(self._router(settings.auth).find)
+            self.events.emit("config", "", "callers need other keys or tokens from now on")
+        self._apply_asked.set()
+
     async def _save_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(SAVE_SECONDS)
             await asyncio.to_thread(self.knowledge.save)
+
+    async def _renew(self, certificate: Certificate) -> None:
+        """Look at the certificate's files now and then. What is wrong with them is told once."""
+        told = ""
+        while True:
+            await asyncio.sleep(CERTIFICATE_SECONDS)
+            try:
+                if certificate.renew():
+                    self.events.emit("config", "", "the certificate was renewed: new connections get the new one", code="certificate")
+                told = ""
+            except OSError as error:
+                if str(error) != told:
+                    told = str(error)
+                    text = f"the certificate has changed and cannot be used, so the old one stays: {told}"
+                    self.events.emit("config", "", text, code="certificate")
 
 
 async def _alone(coroutine: Coroutine[Any, Any, None]) -> None:

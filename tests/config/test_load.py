@@ -14,7 +14,7 @@ from wakeful.config.load import Options, load
 from wakeful.config.models import scan
 from wakeful.config.problems import ConfigError, Problem
 from wakeful.config.schema import BudgetTable, DefaultsTable, ModelTable, OverrideTable, ServerTable, TuningTable
-from wakeful.config.settings import MemorySettings, ModelSettings, Padding, ServerSettings, Settings
+from wakeful.config.settings import MemorySettings, ModelSettings, Padding, ServerSettings, Settings, TlsSettings
 
 Reading = Callable[[Any], object]
 
@@ -49,7 +49,8 @@ MODEL: dict[str, tuple[str, object, Reading]] = {
     "memory_limit": ('"512MB"', 512_000_000, lambda model: model.runtime.memory_limit),
 }
 SERVER: dict[str, tuple[str, object, Reading]] = {
-    "host": ('"0.0.0.0"', "0.0.0.0", lambda settings: settings.server.host),
+    "host": ('"127.0.0.2"', "127.0.0.2", lambda settings: settings.server.host),
+    "insecure": ("true", True, lambda settings: settings.server.insecure),
     "port": ("9000", 9000, lambda settings: settings.server.port),
     "grpc_port": ("false", None, lambda settings: settings.server.grpc_port),
     "max_body": ('"1MiB"', 1024**2, lambda settings: settings.server.max_body),
@@ -60,6 +61,11 @@ SERVER: dict[str, tuple[str, object, Reading]] = {
     "log_requests": ("true", True, lambda settings: settings.server.log_requests),
     "cache_dir": ('"c"', "c", lambda settings: settings.cache.directory.name),
     "cache_limit": ("0", 0, lambda settings: settings.cache.limit),
+    "worker_network": ("true", True, lambda settings: settings.server.workers.network),
+    "worker_new_privileges": ("true", True, lambda settings: settings.server.workers.new_privileges),
+    "worker_core_dumps": ("true", True, lambda settings: settings.server.workers.core_dumps),
+    "worker_largest_file": ('"1GB"', 10**9, lambda settings: settings.server.workers.largest_file),
+    "worker_memory": ('"1GB"', 10**9, lambda settings: settings.server.workers.memory),
     "models_dir": ('"."', True, lambda settings: settings.models_dir is not None),
 }
 
@@ -77,7 +83,7 @@ def read(tmp_path: Path) -> Callable[..., Settings]:
 
 def test_the_lists_above_are_complete() -> None:
     assert set(TUNING) == set(TuningTable.model_fields)
-    assert set(SERVER) == set(ServerTable.model_fields)
+    assert set(SERVER) | {"tls_cert", "tls_key"} == set(ServerTable.model_fields)
     assert set(BUDGET) == set(BudgetTable.model_fields)
     assert set(MODEL) | set(TUNING) | {"id", "path"} == set(ModelTable.model_fields)
     assert set(TUNING) | set(BUDGET) == set(DefaultsTable.model_fields)
@@ -113,6 +119,16 @@ def test_the_daemon_obeys_file_environment_and_option(key: str, read: Callable[.
     assert reading(read(f"[{table}]\n{key} = {written}\n")) == expected
     assert reading(read("", {f"WAKEFUL_{key.upper()}": plain})) == expected
     assert reading(read("", **{key: option})) == expected
+
+
+def test_a_certificate_and_its_key_come_from_file_environment_and_options(tmp_path: Path, read: Callable[..., Settings]) -> None:
+    files = TlsSettings(tmp_path / "c.pem", tmp_path / "k.pem")
+    for file in (files.certificate, files.key):
+        file.touch()
+    assert read("").server.tls is None
+    assert read('[server]\ntls_cert = "c.pem"\ntls_key = "k.pem"').server.tls == files
+    assert read('[server]\ntls_cert = "c.pem"', {"WAKEFUL_TLS_KEY": str(files.key)}).server.tls == files
+    assert read("", tls_cert=str(files.certificate), tls_key=str(files.key)).server.tls == files
 
 
 def test_option_before_environment_before_file(read: Callable[..., Settings]) -> None:

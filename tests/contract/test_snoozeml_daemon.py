@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from snoozeml import GlobalDefaultsConfig, SnoozeConfig, SnoozeDaemon, exceptions
+from snoozeml import AuthenticationError, GlobalDefaultsConfig, SnoozeClient, SnoozeConfig, SnoozeDaemon, exceptions
 
 from tests import onnx_models
 from tests.daemon import alive, processes_below, wait_until
@@ -142,10 +142,14 @@ def test_a_busy_port_tells_the_reason() -> None:
     {"config": SnoozeConfig().add_api_key("admin", key="k3y-never-shown")},
     {"config": SnoozeConfig().set_jwt(secret="s3cret-never-shown")},
 ], ids=["api_key", "jwt_secret", "[auth] key", "[auth] jwt"])
-def test_what_should_be_locked_does_not_start_open(secured: dict[str, Any]) -> None:
-    message = failure(daemon(**secured))
-    assert "authentication is not built yet; refusing to start open" in message
-    assert "never-shown" not in message
+def test_what_should_be_locked_is_locked(secured: dict[str, Any]) -> None:
+    one = daemon(**secured, grpc=False)
+    with one:
+        with SnoozeClient(http_endpoint=one.http_endpoint, use_grpc=False) as stranger, pytest.raises(AuthenticationError):
+            stranger.list_models()
+        if "api_key" in secured:
+            with one.client() as owner:
+                assert owner.list_models() == []
 
 
 @pytest.mark.parametrize("grpc", [True, False])

@@ -16,7 +16,7 @@ from tests.daemon import alive, wait_until
 from wakeful.runtime import channel, nursery
 from wakeful.runtime.arena import Slot
 from wakeful.runtime.channel import Channel
-from wakeful.runtime.messages import Done, Footprint, FromReplica, Hello, Load, Placement, Ready, Refused, Run, Split, Stop
+from wakeful.runtime.messages import Awake, Done, Footprint, FromReplica, Hello, Load, Placement, Ready, Refused, Run, Split, Stop
 from wakeful.runtime.nursery import Nursery
 from wakeful.runtime.processes import Death, Processes
 
@@ -34,8 +34,8 @@ class Witness:
         self.said.append(words)
         self._news.set()
 
-    def nursery_awake(self, library: str, providers: Any) -> None:
-        self._note("awake", library, providers)
+    def nursery_awake(self, message: Awake) -> None:
+        self._note("awake", message.library, message.providers)
 
     def nursery_lost(self, pid: int, reason: str) -> None:
         self._note("lost", pid, reason)

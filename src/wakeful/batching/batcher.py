@@ -7,7 +7,7 @@ reaction to an arrival, a timer, or a word from a replica. Whatever becomes of a
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from wakeful.batching import collate, parts, policy
@@ -140,10 +140,7 @@ class Batcher:
 
     def regroup(self, validate: Callable[[InferRequest], None]) -> None:
         """Look at everything that waits once more: a replica is ready, or more is known of the model. `validate` raises for what cannot run."""
-        waiting = self.room.drain()
-        for lane in self.lanes:
-            waiting += lane.queue.drain()
-        for request in waiting:
+        for request in self.take():
             if request.settled:
                 continue
             try:
@@ -161,11 +158,21 @@ class Batcher:
             for request in lane.queue.drain():
                 self._enqueue(request)
 
+    def take(self) -> list[InferRequest]:
+        """Everything that waits, for somebody else to serve or to refuse."""
+        return [request for queue in (self.room, *(lane.queue for lane in self.lanes)) for request in queue.drain()]
+
+    def adopt(self, waiting: Iterable[InferRequest]) -> None:
+        """Serve what waited in another batcher; it is looked at again as soon as the model is known (`regroup`)."""
+        for request in waiting:
+            if isinstance(request, parts.Part):
+                request.whole.goes_on(self._enqueue)
+            self._enqueue(request)
+
     def fail_all(self, error: WakefulError) -> None:
         """Refuse everything that waits."""
-        for queue in (self.room, *(lane.queue for lane in self.lanes)):
-            for request in queue.drain():
-                self._refuse(request, error)
+        for request in self.take():
+            self._refuse(request, error)
 
     def fail_running(self, error: WakefulError) -> None:
         """Refuse everything that runs; its answers will come too late."""

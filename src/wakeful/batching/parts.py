@@ -89,6 +89,12 @@ class Parted:
             self._next += 1
             self._submit(part)
 
+    def goes_on(self, submit: Callable[[InferRequest], None]) -> None:
+        """Another batcher serves what is left of it."""
+        self._submit = submit
+        if isinstance(self.origin, Part):
+            self.origin.whole.goes_on(submit)
+
     def part_done(self, index: int, outputs: Sequence[Tensor], run_seconds: float) -> None:
         self._answers[index] = [tensor._replace(data=bytes(tensor.data)) for tensor in outputs]
         self._missing -= 1

@@ -3,6 +3,7 @@
 import errno
 import shlex
 import socket
+from collections.abc import Callable
 
 import psutil
 import uvloop
@@ -13,24 +14,33 @@ from wakeful.cli.descriptors import allow_descriptors
 from wakeful.cli.parser import DONE, WRONG_USE, complain
 from wakeful.config.settings import ServerSettings, Settings
 from wakeful.frontends.http.server import bind
+from wakeful.frontends.tls import Certificate
 
 CUT = 1
 """Exit status after requests had to be cut off."""
 LONGEST_COMMAND = 120
 
 
-def run(settings: Settings, started: float) -> int:
+def run(settings: Settings, started: float, reread: Callable[[], Settings]) -> int:
+    tls = settings.server.tls
+    try:
+        certificate = Certificate(tls) if tls is not None else None
+    except OSError as error:
+        complain(f"{error}", ("tls_cert", str(tls and tls.certificate)), ("tls_key", str(tls and tls.key)))
+        return WRONG_USE
     try:
         sock = bind(settings.server.host, settings.server.port)
     except OSError as error:
         _complain_of_address(settings.server, error)
         return WRONG_USE
     allow_descriptors()
-    return CUT if uvloop.run(_serve(settings, sock, started)) else DONE
+    return CUT if uvloop.run(_serve(settings, sock, started, reread, certificate)) else DONE
 
 
-async def _serve(settings: Settings, sock: socket.socket, started: float) -> int:
-    app = App(settings, started)
+async def _serve(
+    settings: Settings, sock: socket.socket, started: float, reread: Callable[[], Settings], certificate: Certificate | None
+) -> int:
+    app = App(settings, started, reread, certificate)
     opening.tell(app, sock)
     return await app.run(sock)
 

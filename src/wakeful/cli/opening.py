@@ -38,8 +38,8 @@ def tell(app: App, sock: socket.socket) -> None:
     rows = [
         Row("config", config_text(settings)),
         Row("machine", f"{cores_text(app.cores)}, {budget_text(settings.memory, app.supervisor.budget, read_memory())}"),
-        *exposure(sock),
-        *first_steps(settings, url_of(sock)),
+        *exposure(sock, settings),
+        *first_steps(settings, url_of(sock, secure=settings.server.tls is not None)),
     ]
     title = f"Wakeful {__version__}   Python {platform.python_version()}   {library_of(settings.defaults.backend)}   pid {os.getpid()}"
     if sys.stderr.isatty() and settings.server.log_format == "text":
@@ -95,12 +95,17 @@ def budget_text(settings: MemorySettings, budget: int, machine: Memory) -> str:
     return f"memory budget {show_bytes(budget)}, {share:.0%} of {whole}{'' if settings.limit is None else ', by memory_limit'}"
 
 
-def exposure(sock: socket.socket) -> list[Row]:
+def exposure(sock: socket.socket, settings: Settings) -> list[Row]:
+    if settings.auth.enabled:
+        count = len(settings.auth.keys)
+        ways = [f"one of {count} key{'' if count == 1 else 's'}"] if count else []
+        ways += ["a token"] if settings.auth.jwt else []
+        return [Row("callers", f"need {' or '.join(ways)}; health is open")]
     host = ip_address(sock.getsockname()[0])
     if host.is_loopback:
         return []
     where = "every address of this machine" if host.is_unspecified else str(host)
-    return [Row("listen", f"{where}: whoever reaches it may use these models, there is no authentication yet")]
+    return [Row("listen", f"{where}: whoever reaches it may use these models (--insecure)")]
 
 
 def first_steps(settings: Settings, url: str) -> list[Row]:

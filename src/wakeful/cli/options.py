@@ -13,6 +13,7 @@ from wakeful.config.schema import BudgetTable, OverrideTable, ServerTable, choic
 
 MODELS = ("models_dir",)
 """Keys of [server] that stand among the options about models."""
+KEY_HELP = "a key that callers may show, for read_only, inference or admin; repeatable. Others on this machine can read it here: a file is better"
 METAVARS = {"host": "ADDRESS", "port": "PORT", "grpc_port": "PORT", "memory_limit": "SIZE|N%", "max_loaded_models": "N"}
 
 
@@ -32,8 +33,8 @@ def add_options(parser: argparse.ArgumentParser, *, config: bool = True) -> None
         if key not in MODELS:
             _add(server, key, field)
     server.add_argument("--no-grpc", action="store_true", help="the same as --grpc-port false")
-    server.add_argument("--api-key", action="append", dest="api_keys", metavar="ROLE:KEY", help="refused until authentication is built")
-    server.add_argument("--jwt-secret", metavar="SECRET", help="refused until authentication is built")
+    server.add_argument("--api-key", action="append", dest="api_keys", metavar="ROLE:KEY", help=KEY_HELP)
+    server.add_argument("--jwt-secret", metavar="SECRET", help="take tokens that are signed with it; others on this machine can read it here")
 
 
 def options_of(arguments: argparse.Namespace) -> Options:

@@ -14,11 +14,12 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    options = options_of(arguments)
     try:
-        settings = load(options_of(arguments))
+        settings = load(options)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return WRONG_USE
     from wakeful.cli import daemon  # noqa: PLC0415 - imports the whole program, which help and a faulty configuration need not wait for
 
-    return daemon.run(settings, arguments.started)
+    return daemon.run(settings, arguments.started, lambda: load(options))

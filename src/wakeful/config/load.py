@@ -5,22 +5,25 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from wakeful.config.auth import auth_settings
 from wakeful.config.document import Document, read_document
 from wakeful.config.locate import KeyPath
 from wakeful.config.models import configured_models, demo_models, expanded, report_broken_rules, scan_directory
 from wakeful.config.problems import ConfigError, Place, Problem, in_order
-from wakeful.config.schema import SECTIONS, AuthTable, DefaultsTable, OverrideTable, ServerTable, Table, merged
-from wakeful.config.settings import CacheSettings, ModelSettings, Settings
+from wakeful.config.schema import SECTIONS, DefaultsTable, OverrideTable, ServerTable, Table, merged
+from wakeful.config.settings import AuthSettings, CacheSettings, ModelSettings, Settings
 from wakeful.config.validate import nearest, unknown_key, validate
 
 _PREFIX = "WAKEFUL_"
+_PATHS = ("cache_dir", "models_dir", "tls_cert", "tls_key")
+"""Keys of [server]."""
 _CLIENT_VARIABLES = {"WAKEFUL_URL"}
 _SERVICE_LINK = re.compile(r"(?:tcp|udp|sctp)://")
 """Kubernetes sets WAKEFUL_PORT=tcp://10.0.0.1:8080 in every pod beside a Service named "wakeful"."""
-_NO_AUTH = "authentication is not built yet; refusing to start open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,9 @@ class Options:
     demo: bool = False
     api_keys: tuple[str, ...] = ()
     jwt_secret: str | None = None
+    insecure: bool | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     max_body: str | None = None
     lame_duck_secs: float | None = None
     shutdown_grace_secs: float | None = None
@@ -45,6 +51,11 @@ class Options:
     log_requests: bool | None = None
     cache_dir: Path | None = None
     cache_limit: str | None = None
+    worker_network: bool | None = None
+    worker_new_privileges: bool | None = None
+    worker_core_dumps: bool | None = None
+    worker_largest_file: str | None = None
+    worker_memory: str | None = None
     memory_limit: str | None = None
     max_loaded_models: int | None = None
 
@@ -67,9 +78,12 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
     if options.demo:
         models += demo_models(template, models)
     _check_ceiling(document, defaults, models, report)
+    table = ServerTable.model_construct(None, **server)
+    auth = auth_settings(document, options.api_keys, options.jwt_secret, environ, report)
+    _check_exposure(document, table, auth, report)
+    _check_certificate(document, table, report)
     if any(problem.severity == "error" for problem in report):
         raise ConfigError(in_order(report))
-    table = ServerTable.model_construct(None, **server)
     cache = Path(table.cache_dir) if table.cache_dir else _cache_directory(environ, home)
     return Settings(
         server=table.settings(),
@@ -77,6 +91,7 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
         cache=CacheSettings(cache, table.cache_limit),
         models=tuple(models),
         models_dir=models_dir,
+        auth=auth,
         files=files,
         defaults=template,
         warnings=tuple(in_order(report)),
@@ -88,9 +103,6 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
 
 def _overrides(options: Options, environ: Mapping[str, str], home: Path, report: list[Problem]) -> dict[str, Any]:
     """What the command line and, below it, the environment say; paths absolute, from the working directory."""
-    if options.api_keys or options.jwt_secret:
-        place = Place("option --api-key" if options.api_keys else "option --jwt-secret")
-        report.append(Problem("unsupported", _NO_AUTH, place))
     written: dict[str, Any] = {
         field.name: getattr(options, field.name)
         for field in fields(options)
@@ -126,7 +138,8 @@ def _odd_variable(name: str, text: str, known: Mapping[str, str]) -> Problem | N
         hint = "Kubernetes sets it for a Service of that name; enableServiceLinks: false in the pod ends that"
         return Problem("ignored", f"{name}={text} is no setting and is ignored", place, hint=hint, severity="warning")
     if name == "WAKEFUL_API_KEY":
-        return Problem("ignored", f"{name} protects nothing: authentication is not built yet", place, severity="warning")
+        hint = 'keys of callers go into [[auth.api_keys]]: key_env = "WAKEFUL_API_KEY"'
+        return Problem("ignored", f"{name} by itself protects nothing", place, hint=hint, severity="warning")
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
     if not near:
         return None
@@ -166,7 +179,8 @@ def _tables(
 ) -> tuple[dict[str, Any], DefaultsTable]:
     """[server] and [defaults] of the file with the overrides over them; all that is at the top of the file is looked at here."""
     report.extend(_unknown_section(document, key) for key in document.values if key not in SECTIONS)
-    _refuse_what_is_not_built(document, report)
+    if document.values.get("streams"):  # a file that asks for them must not run without
+        report.append(Problem("unsupported", "streams are not built yet", document.place(("streams",)), "streams", "take [[streams]] out"))
     server = _with_absolute_paths(_given(_section(document, "server", ServerTable, report)), Path(document.name).parent, home)
     server |= {key: value for key, value in overrides.items() if key in ServerTable.model_fields}
     _check_ports(document, server, report)
@@ -192,16 +206,31 @@ def _unknown_section(document: Document, key: str) -> Problem:
     return unknown_key(key, None, "", document.place((key,)), key)
 
 
-def _refuse_what_is_not_built(document: Document, report: list[Problem]) -> None:
-    """Streams and authentication: a file that asks for them must not run without them."""
-    if document.values.get("streams"):
-        report.append(Problem("unsupported", "streams are not built yet", document.place(("streams",)), "streams", "take [[streams]] out"))
-    if "auth" not in document.values:
+def _check_exposure(document: Document, server: ServerTable, auth: AuthSettings, report: list[Problem]) -> None:
+    """Whoever reaches the port may use the models, and put them to sleep: that must be wanted."""
+    if auth.enabled or server.insecure or is_loopback(server.host):
         return
-    auth = _section(document, "auth", AuthTable, report)
-    if auth is None or auth.enabled:
-        hint = "take [auth] out, or set enabled = false in it, to run without"
-        report.append(Problem("unsupported", _NO_AUTH, document.place(("auth",)), "auth", hint))
+    place = document.place(("server", "host")) if ("server", "host") in document else Place("option --host")
+    hint = "add [[auth.api_keys]] or --api-key ROLE:KEY, or say --insecure where the network itself keeps strangers out"
+    report.append(Problem("open", f"{server.host} is reached from other machines, and there is no authentication", place, "server.host", hint))
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name
+        return host.lower() == "localhost"
+
+
+def _check_certificate(document: Document, server: ServerTable, report: list[Problem]) -> None:
+    given = {key: value for key in ("tls_cert", "tls_key") if (value := getattr(server, key))}
+    for key, path in given.items():
+        place = document.place(("server", key)) if ("server", key) in document else _option_place((key,))
+        if len(given) == 1:
+            other = "tls_key" if key == "tls_cert" else "tls_cert"
+            report.append(Problem("conflict", f"`{key}` is of no use without `{other}`", place, f"server.{key}", f"give `{other}` too, or neither"))
+        elif not Path(path).is_file():
+            report.append(Problem("missing-file", f"{path} does not exist, or is no file", place, f"server.{key}"))
 
 
 def _check_ports(document: Document, server: Mapping[str, Any], report: list[Problem]) -> None:
@@ -241,7 +270,7 @@ def _given(table: Table | None) -> dict[str, Any]:
 
 
 def _with_absolute_paths(given: dict[str, Any], base: Path, home: Path) -> dict[str, Any]:
-    paths = {key: str((base / expanded(given[key], home)).absolute()) for key in ("cache_dir", "models_dir") if given.get(key)}
+    paths = {key: str((base / expanded(given[key], home)).absolute()) for key in _PATHS if given.get(key)}
     return given | paths
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-_SECRET = re.compile(r"""^(\s*["']?(?:key|secret|token|password)["']?\s*[=:]\s*).*""", re.IGNORECASE)
+_SECRET = re.compile(r"""([\w-]*(?:key|secret|token|password|jwt)[\w-]*["']?\s*[=:]\s*).*""", re.IGNORECASE)
 _WIDEST_QUOTE = 160
 
 

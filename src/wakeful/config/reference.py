@@ -6,7 +6,8 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from wakeful.config.schema import BudgetTable, ModelTable, PadTable, ServerTable, TuningTable
+from wakeful.config.schema import ApiKeyTable, AuthTable, BudgetTable, JwtTable, ModelTable, PadTable, ServerTable, TuningTable
+from wakeful.config.settings import Role
 
 EXAMPLE = """\
 [server]
@@ -47,6 +48,10 @@ Nothing has to be configured: `wakeful serve --models-dir DIR` serves every `*.o
 A model inherits every key of `[defaults]` that it does not set. What is said on the command line goes before the environment, then comes
 the file, then the default. Every mistake is shown at once, with its line, and nothing starts.
 
+`kill -HUP` makes a running daemon read it again. Models whose settings are the same are not touched; a changed one finishes what it runs,
+and what waits for it goes on under the new settings; a removed one takes no more requests. Keys of callers count from then on. `[server]`,
+the cache and the bounds of the whole daemon take a restart, which the log says. A file with a mistake changes nothing.
+
 Times end in `_secs` or `_ms` and may have fractions. Sizes are bytes, or text such as `"512MB"` (powers of 1000) and `"4GiB"` (powers
 of 1024).
 """
@@ -56,11 +61,20 @@ Keys for one model, and in `[defaults]` for all of them. A model that sets `repl
 _OPTIONS = """\
 Each key is also an option (`--max-body 64MiB`) and a variable (`WAKEFUL_MAX_BODY=64MiB`), and so are the two of the next table."""
 _BOUNDS = "Bounds of the whole daemon. The keys of the table for `[defaults]` and `[[models]]` below work here too."
+_AUTH = """\
+Without this table, and without `--api-key` and `--jwt-secret`, whoever reaches the port may do everything; so an address that other
+machines reach is refused then, unless `insecure` is set. Callers send `Authorization: Bearer KEY`, or `X-API-Key: KEY`. What each role may
+do is on the page of [routes](http.md); health is open to all."""
+_KEYS = """\
+One table a key, with `key` or `key_env`. Only its SHA-256 is kept. Names of roles are taken in any case, and `read`, `readonly`, `ro`,
+`infer`, `user` and `administrator` too. `--api-key ROLE:KEY` adds one."""
+_JWT = """\
+JSON web tokens, with `secret` or `secret_env`. A token needs `exp`; `nbf` counts where it is there; the role is the highest of `role` and
+`roles`, and `read_only` without. `--jwt-secret SECRET` goes before the file."""
 _LATER = """\
-## `[[streams]]` and `[auth]`
+## `[[streams]]`
 
-Not built yet. A file, or an option, that asks for streams or authentication is refused, so that nothing runs open that should be closed.
-`[auth]` with `enabled = false` is accepted.
+Not built yet. A file that asks for streams is refused.
 """
 _NUMBERS = {int: "whole number", float: "number", bool: "`true` or `false`", str: "text"}
 
@@ -75,6 +89,9 @@ def reference() -> str:
         _section("`[[models]]`", "`id` and `path` are needed.", own),
         _section("`[defaults]` and `[[models]]`", _BOTH, dict(TuningTable.model_fields)),
         _section("`pad`", "Only for models in which filled-up elements do not change the answer.", dict(PadTable.model_fields)),
+        _section("`[auth]`", _AUTH, dict(AuthTable.model_fields)),
+        _section("`[[auth.api_keys]]`", _KEYS, dict(ApiKeyTable.model_fields)),
+        _section("`[auth.jwt]`", _JWT, dict(JwtTable.model_fields)),
         _LATER,
     ]
     return "\n".join(sections)
@@ -120,6 +137,10 @@ def shown_default(key: str, field: FieldInfo) -> str:
         return "-"
     if key == "threads":
         return '`"auto"`'
+    if isinstance(default, Role):
+        return f"`{default.name.lower()}`"
+    if default == "":
+        return "-"
     extra: Any = field.json_schema_extra
     if extra["form"] == "size":
         return f'`"{_size(default)}"`'

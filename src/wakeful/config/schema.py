@@ -21,7 +21,10 @@ from wakeful.config.settings import (
     ModelSettings,
     Padding,
     ReplicaSettings,
+    Role,
     ServerSettings,
+    TlsSettings,
+    WorkerSettings,
 )
 
 # Values ------------------------------------------------------------------------------------------------------------------------------
@@ -99,6 +102,21 @@ def check_id(value: str) -> str:
     if taken := _ROUTE_WORDS.intersection(value.split("/")[1:]):
         raise ValueError(f'must not have the segment "{min(taken)}" after a "/": an address would have two meanings')
     return value
+
+
+ROLES: Mapping[str, Role] = {
+    **dict.fromkeys(("read_only", "read", "readonly", "ro"), Role.READ_ONLY),
+    **dict.fromkeys(("inference", "infer", "user"), Role.INFERENCE),
+    **dict.fromkeys(("admin", "administrator"), Role.ADMIN),
+}
+"""Every spelling of a role, in any case."""
+
+
+def parse_role(value: object) -> Role:
+    role = ROLES.get(value.strip().lower()) if isinstance(value, str) else None
+    if role is None:
+        raise ValueError('must be "read_only", "inference" or "admin"')
+    return role
 
 
 Size = Annotated[int, BeforeValidator(parse_size)]
@@ -233,6 +251,9 @@ class ServerTable(Table):
     """[server]"""
 
     host: Text = setting("127.0.0.1", "address to listen on; `0.0.0.0` for every network")
+    insecure: bool = setting(False, "listen where others reach it although there is no authentication")
+    tls_cert: Text | None = setting(None, "certificate in PEM, with the chain behind it: HTTPS instead of HTTP")
+    tls_key: Text | None = setting(None, "its key in PEM, without password")
     port: int = setting(8080, "HTTP port; 0: any free one", ge=0, le=65535)
     grpc_port: OptionalPort = setting(50051, "gRPC port; `false`: no gRPC", form="whole number or `false`")
     max_body: SizeAboveZero = setting(64 * 1024**2, "largest request", form="size")
@@ -243,12 +264,20 @@ class ServerTable(Table):
     log_requests: bool = setting(False, "a log line per request")
     cache_dir: Text | None = setting(None, "directory of prepared models; absent: `wakeful` in the user's cache directory")
     cache_limit: Size = setting(10 * 1024**3, "largest cache", form="size")
+    worker_network: bool = setting(False, "whether processes with models may use the network: a model that was made to call home cannot, without")
+    worker_new_privileges: bool = setting(False, "whether they may gain rights, by programs with set-user-id")
+    worker_core_dumps: bool = setting(False, "whether one that crashes leaves its memory on disk, callers' data with it")
+    worker_largest_file: SizeAboveZero | None = setting(
+        None, "largest file that they may write; prepared copies are as large as their models, and buffers of answers count too", form="size")
+    worker_memory: SizeAboveZero | None = setting(None, "memory of its own that one of them may have, whatever its model does", form="size")
     models_dir: Text | None = setting(None, "directory in which every `*.onnx` is a model named after its file")
 
     def settings(self) -> ServerSettings:
         return ServerSettings(
             self.host, self.port, self.grpc_port, self.max_body, self.lame_duck_secs, self.shutdown_grace_secs, self.keep_alive_secs,
-            self.log_format, self.log_requests,
+            self.log_format, self.log_requests, self.insecure,
+            TlsSettings(Path(self.tls_cert), Path(self.tls_key)) if self.tls_cert and self.tls_key else None,
+            WorkerSettings(self.worker_network, self.worker_new_privileges, self.worker_core_dumps, self.worker_largest_file, self.worker_memory),
         )
 
 
@@ -257,15 +286,40 @@ class OverrideTable(ServerTable, BudgetTable):
 
 
 class AuthTable(Table):
-    """[auth]: known, so that a file may hold it switched off; anything else is refused until it is built."""
+    """[auth]"""
 
-    enabled: bool = setting(True, "whether callers must show a key")
-    protect_metrics: bool = setting(False, "whether /metrics needs one too")
-    api_keys: list[dict[str, Any]] = setting([], "keys by role")
-    jwt: dict[str, Any] | None = setting(None, "signed tokens")
+    enabled: bool = setting(True, "whether callers must show a key or a token; `false`: everybody may do everything")
+    protect_metrics: bool = setting(False, "whether `/metrics` needs one too, of role `admin`")
 
 
-TABLES: dict[str, type[Table]] = {"[server]": ServerTable, "[defaults]": DefaultsTable, "[[models]]": ModelTable, "[auth]": AuthTable}
+class ApiKeyTable(Table):
+    """[[auth.api_keys]]"""
+
+    role: Annotated[Role, BeforeValidator(parse_role)] = setting(Role.INFERENCE, "what its holder may do", form="`read_only`, `inference` or `admin`")
+    key: Text | None = setting(None, "the key itself")
+    key_env: Text | None = setting(None, "environment variable of the daemon that has it")
+    name: str = setting("", "whose key it is")
+
+
+class JwtTable(Table):
+    """[auth.jwt]"""
+
+    algorithm: Literal["HS256", "HS384", "HS512"] = setting("HS256", "the only one that tokens may be signed with")
+    secret: Text | None = setting(None, "what tokens are signed with")
+    secret_env: Text | None = setting(None, "environment variable of the daemon that has it")
+    leeway_secs: float = setting(60.0, "clocks may differ by so much", unit="s", ge=0, le=3600)
+    issuer: Text | None = setting(None, "`iss` of every token; absent: any")
+    audience: Text | None = setting(None, "`aud` of every token; absent: any")
+
+
+SECRETS = frozenset({"key", "secret"})
+"""Keys whose values no message repeats."""
+
+
+TABLES: dict[str, type[Table]] = {
+    "[server]": ServerTable, "[defaults]": DefaultsTable, "[[models]]": ModelTable,
+    "[auth]": AuthTable, "[[auth.api_keys]]": ApiKeyTable, "[auth.jwt]": JwtTable,
+}
 """Title in messages to declaration; [[streams]] is refused as a whole."""
 SECTIONS = ("server", "defaults", "models", "streams", "auth")
 ALIASES = {"max_delay_ms": "max_batch_delay_ms"}

@@ -4,6 +4,7 @@ What people write (names, units, defaults, bounds) is in `schema.py`, which make
 """
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 from pathlib import Path
 from typing import Literal
 
@@ -97,6 +98,28 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What processes with models may do: native code parses a stranger's file there."""
+
+    network: bool = False
+    new_privileges: bool = False
+    core_dumps: bool = False
+    largest_file: int | None = None
+    """Bytes; None: any."""
+    memory: int | None = None
+    """Bytes of its own that one process may have; None: any."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """Two files in PEM."""
+
+    certificate: Path
+    """With the chain behind it."""
+    key: Path
+
+
+@dataclass(frozen=True, slots=True)
 class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 8080
@@ -110,6 +133,53 @@ class ServerSettings:
     keep_alive: float = 75.0
     log_format: Literal["text", "json"] = "text"
     log_requests: bool = False
+    insecure: bool = False
+    """Somebody wants it to be open to other machines without authentication."""
+    tls: TlsSettings | None = None
+    """None: plain HTTP."""
+    workers: WorkerSettings = field(default_factory=WorkerSettings)
+
+
+class Role(IntEnum):
+    """What a caller may do; each may do all that those before it may."""
+
+    READ_ONLY = 1
+    """Look at models, events and statistics."""
+    INFERENCE = 2
+    """Run models, which wakes them."""
+    ADMIN = 3
+    """Load, unload, pin, refresh."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    role: Role
+    digest: bytes
+    """SHA-256 of the key: the key itself is not kept."""
+    name: str = ""
+    """Whose key it is, for the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class JwtSettings:
+    secret: bytes = field(repr=False)
+    algorithm: Literal["HS256", "HS384", "HS512"] = "HS256"
+    leeway: float = 60.0
+    """Seconds by which clocks may differ."""
+    issuer: str | None = None
+    """None: any."""
+    audience: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSettings:
+    enabled: bool = False
+    """False: whoever reaches the port may do everything."""
+    protect_metrics: bool = False
+    keys: tuple[ApiKey, ...] = ()
+    jwt: JwtSettings | None = None
+    variables: tuple[str, ...] = ()
+    """Environment variables that hold keys or secrets: not for processes with models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +199,7 @@ class Settings:
     cache: CacheSettings
     models: tuple[ModelSettings, ...]
     models_dir: Path | None
+    auth: AuthSettings = AuthSettings()
     files: tuple[Path, ...] = ()
     """Files that were read, for the start-up line."""
     defaults: ModelSettings = ModelSettings(id="", path=Path())

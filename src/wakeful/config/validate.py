@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from wakeful.config.locate import KeyPath, dotted
 from wakeful.config.problems import Place, Problem
-from wakeful.config.schema import TABLES, PadTable, Table, choices, keys_of
+from wakeful.config.schema import SECRETS, TABLES, PadTable, Table, choices, keys_of
 
 AnyTable = TypeVar("AnyTable", bound=Table)
 _LONGEST_VALUE = 60
@@ -83,7 +83,7 @@ def _explain(detail: ErrorDetails, table: type[Table], title: str, base: KeyPath
     if len(path) > 1 and path[0] == "pad":
         table, title = PadTable, "pad"
     where, full_key = place((*base, *path)), dotted((*base, *path))
-    kind, got = detail["type"], shown(detail["input"])
+    kind, got = detail["type"], "something else" if key in SECRETS else shown(detail["input"])
     if kind == "extra_forbidden":
         return unknown_key(key, table, title, where, full_key)
     if kind == "missing":

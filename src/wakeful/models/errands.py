@@ -40,13 +40,18 @@ class Errands:
         self._events = events
         self._cores = cores
         self._wishes: list[Model] = []
+        self._under_way = ""
+        """Identity of the file that is being prepared."""
         self._failures: Counter[str] = Counter()
         """Identities of files to the number of preparations that failed."""
         self._wished = asyncio.Event()
 
     def wish_prepared(self, model: Model) -> None:
         """Prepare this model's file some time soon, unless that was found to be useless. Copies are made for the CPU."""
-        if self._cache is None or model.device != "cpu" or model in self._wishes or self._failures[model.file.identity] >= TRIES:
+        identity = model.file.identity
+        if self._cache is None or model.device != "cpu" or self._failures[identity] >= TRIES:
+            return
+        if identity in {self._under_way, *(other.file.identity for other in self._wishes)}:
             return
         try:
             small = model.settings.path.stat().st_size < SMALLEST
@@ -63,6 +68,7 @@ class Errands:
             self._wished.clear()
             while self._wishes:
                 model = await self._next()
+                self._under_way = model.file.identity
                 try:
                     await self._prepare(model)
                     await self._measure_threads(model)
@@ -71,6 +77,8 @@ class Errands:
                     self._events.emit("prepare", model.id, f"no prepared copy: {error.message}; loading goes on as shipped")
                 except Exception:
                     log.exception("the preparation of %s has failed", model.id)
+                finally:
+                    self._under_way = ""
 
     async def _next(self) -> Model:
         """The oldest wish that there is room for; one that may never have any holds up nobody else."""

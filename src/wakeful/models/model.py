@@ -78,6 +78,8 @@ class Model:
         self._oom_loads = 0
         self._probing = Probing(surroundings.processes, surroundings.spawn, self._probed)
         self._closed = False
+        self._successor: Callable[[], Model] | None = None
+        """Makes the model that takes this one's place once its replicas are gone."""
         self._leaving: UnloadReason | None = None
         """Why the model is being put to sleep by hand; None when it is not."""
         self._restarts = Backoff()
@@ -177,6 +179,36 @@ class Model:
         await self.unload("config")
         if not self.group.replicas:
             self._forget_file()
+            self.start_standing()
+
+    async def replace(self, successor: "Callable[[], Model]") -> None:
+        """The settings have changed. Work in hand is finished under the old ones; what waits by then, and what comes, is the successor's."""
+        if self._closed:
+            return
+        self._successor = successor
+        if self.group.replicas:
+            await self.unload("config")
+        else:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """In one step, so that there are never two models of one name."""
+        assert self._successor is not None
+        self._closed = True
+        self._restore_later(None)
+        model = self._successor()
+        model.last_used = self.last_used
+        model.take_over(self.batcher.take())
+        self._until_awake.fail(Unavailable(f"model {self.id} was given other settings before it was ready", unstarted=True))
+
+    def take_over(self, waiting: list[InferRequest]) -> None:
+        """Requests that waited for the model in whose place this one is."""
+        self.batcher.adopt(waiting)
+        if self.interface.validate is not None:
+            self.batcher.regroup(self.interface.validate)
+        if self.batcher.room.size:
+            self._wake()
+        else:
             self.start_standing()
 
     async def close(self, reason: UnloadReason) -> None:
@@ -335,7 +367,9 @@ class Model:
         self.batcher.held = False
         self.group.cancel_sweep()
         self._until_asleep.release()
-        if self._closed:
+        if self._successor is not None and not self._closed:
+            self._hand_over()
+        elif self._closed:
             self._until_awake.fail(Unavailable(f"model {self.id} was removed, or the server is stopping", unstarted=True))
         elif self.batcher.room.size or self._until_awake or (self._stands and not by_hand and self._restoring is None):
             self._look_at_file()
@@ -348,6 +382,9 @@ class Model:
             self._growth.failed(error, monotonic())
             if self._leaving is None:
                 self._restore_later(self._restarts.failed(error, monotonic()))
+            return
+        if self._successor is not None:
+            self._after_leaving()
             return
         launched = replica.pid > 0  # else there was no room for it, and nobody has to go for that
         if launched and isinstance(error, OutOfMemory) and self._oom_loads < OOM_LOAD_TRIES and self._around.supervisor.relieve(self.id):

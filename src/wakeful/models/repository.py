@@ -1,6 +1,9 @@
-"""Where models come from: the configuration, and a directory that may change while the daemon runs."""
+"""Where models come from: the configuration, and a directory, which both may change while the daemon runs."""
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
 
 from wakeful.config.models import scan
@@ -12,21 +15,61 @@ from wakeful.telemetry.events import Events
 
 
 class Repository:
-    """Keeps the registry in step with the models directory."""
+    """Keeps the registry in step with the configuration and the models directory. One change at a time."""
 
     def __init__(self, settings: Settings, registry: Registry, make: Callable[[ModelSettings], Model], events: Events) -> None:
         self._settings = settings
         self._registry = registry
         self._make = make
         self._events = events
+        self._changing = asyncio.Lock()
+        self.leaving: set[Model] = set()
+        """Removed models that have not finished their work."""
 
     def register_all(self) -> None:
         """What the configuration names, and what was found in the directory at start."""
         for settings in self._settings.models:
             self._registry.add(self._make(settings))
 
+    async def apply(self, settings: Settings) -> None:
+        """Go over to another configuration. A model whose settings are the same is not touched; what waits for a changed one goes on under the new
+        settings, and what waits for a removed one is refused."""
+        async with self._changing:
+            self._settings = settings
+            wanted = {model.id: model for model in settings.models}
+            async with asyncio.TaskGroup() as changes:  # a model that finishes its work holds no other one up
+                for model in self._registry:
+                    if model.id not in wanted:
+                        self._events.emit("config", model.id, "removed: the configuration does not name it any more")
+                        changes.create_task(self._remove(model))
+                    elif model.settings != wanted[model.id]:
+                        self._events.emit("config", model.id, f"its settings have changed: {_differences(model.settings, wanted[model.id])}")
+                        changes.create_task(model.replace(partial(self._instead, wanted[model.id])))
+                for found in settings.models:
+                    if found.id not in self._registry:
+                        self._events.emit("config", found.id, "added")
+                        self._instead(found).start_standing()
+
+    def _instead(self, settings: ModelSettings) -> Model:
+        """A new model under its name, from now on."""
+        model = self._make(settings)
+        self._registry.add(model)
+        return model
+
+    async def _remove(self, model: Model) -> None:
+        self._registry.remove(model.id)
+        self.leaving.add(model)
+        try:
+            await model.close("config")
+        finally:
+            self.leaving.discard(model)
+
     async def refresh(self) -> None:
         """Register new files, forget vanished ones that were found by looking, and put changed ones to sleep so that they are loaded anew."""
+        async with self._changing:
+            await self._refresh()
+
+    async def _refresh(self) -> None:
         directory = self._settings.models_dir
         passed_over: list[Problem] = []
         served = {model.settings.path for model in self._registry}
@@ -36,16 +79,27 @@ class Repository:
         paths = {settings.path for settings in found}
         for model in self._registry:
             if model.settings.scanned and model.settings.path not in paths:
-                self._registry.remove(model.id)
                 self._events.emit("config", model.id, f"removed: {_show(model.settings.path)} is gone")
-                await model.close("config")
+                await self._remove(model)
             elif model.file.changed():
                 self._events.emit("config", model.id, f"{_show(model.settings.path)} has changed; the next request loads it anew")
                 await model.reload()
         for settings in found:
             if settings.id not in self._registry:
-                self._registry.add(self._make(settings))
+                self._instead(settings)
                 self._events.emit("config", settings.id, f"found {_show(settings.path)}")
+
+
+def _differences(old: ModelSettings, new: ModelSettings) -> str:
+    """Which settings differ, by their names in the code: for the log."""
+    names = []
+    for one in fields(old):
+        before, after = getattr(old, one.name), getattr(new, one.name)
+        if before != after and is_dataclass(before):
+            names += [part.name for part in fields(before) if getattr(before, part.name) != getattr(after, part.name)]
+        elif before != after:
+            names.append(one.name)
+    return ", ".join(names)
 
 
 def _show(path: Path) -> str:

@@ -62,6 +62,21 @@ class Fork(msgspec.Struct, frozen=True, array_like=True, tag="fork"):
 # ── nursery to daemon ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+class Confinement(msgspec.Struct, frozen=True):
+    """What processes with models may do. A nursery is started with it."""
+
+    network: bool = False
+    new_privileges: bool = False
+    core_dumps: bool = False
+    largest_file: int | None = None
+    """Bytes of a file that they write; None: any."""
+    memory: int | None = None
+    """Bytes of memory of its own that one of them may have; None: any."""
+
+
+CONFINED = Confinement()
+
+
 class Awake(msgspec.Struct, frozen=True, array_like=True, tag="awake"):
     """The nursery has imported its library and waits for work."""
 
@@ -69,6 +84,8 @@ class Awake(msgspec.Struct, frozen=True, array_like=True, tag="awake"):
     library: str
     """Name and version, as "onnxruntime 1.32.0"."""
     providers: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+    """What it should have given up and could not, with reasons."""
 
 
 class Exited(msgspec.Struct, frozen=True, array_like=True, tag="exited"):

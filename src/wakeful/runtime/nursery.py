@@ -5,15 +5,17 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import ExitStack
 from typing import Protocol
+
+import msgspec
 
 from wakeful.errors import Unavailable
 from wakeful.runtime import channel
 from wakeful.runtime.arena import Slot
 from wakeful.runtime.channel import Channel
-from wakeful.runtime.messages import Awake, Broken, Exited, Fork, ForkFailed, FromNursery
+from wakeful.runtime.messages import CONFINED, Awake, Broken, Confinement, Exited, Fork, ForkFailed, FromNursery
 
 RESTART_SECONDS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 QUIET_LIBRARIES = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -25,7 +27,7 @@ SLOTS = 2
 class Observer(Protocol):
     """What the owner of a nursery wants to know."""
 
-    def nursery_awake(self, library: str, providers: Sequence[str]) -> None: ...
+    def nursery_awake(self, message: Awake) -> None: ...
 
     def nursery_lost(self, pid: int, reason: str) -> None:
         """`pid` is 0 when there was no process: it could not be started."""
@@ -40,8 +42,10 @@ class Observer(Protocol):
 class Nursery:
     """One nursery process at a time. Descriptors of earlier ones' lifelines stay open as long as the daemon, since their replicas live on."""
 
-    def __init__(self, backend: str, observer: Observer) -> None:
+    def __init__(self, backend: str, observer: Observer, confinement: Confinement = CONFINED, hidden: Container[str] = ()) -> None:
         self.backend = backend
+        self._hidden = hidden
+        self._confinement = msgspec.json.encode(confinement).decode()
         self.broken = ""
         """Why no replica can be forked at all; empty while the nursery works or is on its way."""
         self._observer = observer
@@ -74,12 +78,12 @@ class Nursery:
             lifeline, held = _pipe(theirs, ours)
             output, output_writer = _pipe(ours, theirs)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "wakeful.worker.nursery_main", str(there.fileno()), str(lifeline), self.backend],
+                [sys.executable, "-m", "wakeful.worker.nursery_main", str(there.fileno()), str(lifeline), self.backend, self._confinement],
                 stdin=subprocess.DEVNULL,
                 stdout=output_writer,
                 stderr=output_writer,
                 pass_fds=(there.fileno(), lifeline),
-                env=QUIET_LIBRARIES | os.environ,
+                env=QUIET_LIBRARIES | {name: value for name, value in os.environ.items() if name not in self._hidden},
                 start_new_session=True,
             )
             ours.pop_all()
@@ -117,7 +121,7 @@ class Nursery:
         elif isinstance(message, Awake):
             self._failures = 0
             self.broken = ""
-            self._observer.nursery_awake(message.library, message.providers)
+            self._observer.nursery_awake(message)
         elif isinstance(message, Broken):
             self.broken = message.reason
 

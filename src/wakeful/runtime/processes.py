@@ -5,12 +5,13 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from wakeful.errors import Unavailable
 from wakeful.runtime.arena import Slot
+from wakeful.runtime.messages import CONFINED, Awake, Confinement
 from wakeful.runtime.nursery import SLOTS, Nursery
 from wakeful.runtime.subreaper import become_subreaper
 
@@ -33,7 +34,13 @@ class Death:
 class Processes:
     """Forks replicas and explains their ends. `oom_kills` reads the count of the kernel's kills for memory in our cgroup."""
 
-    def __init__(self, oom_kills: Callable[[], int], on_nursery_lost: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, oom_kills: Callable[[], int], on_nursery_lost: Callable[[str, str], None],
+        confinement: Confinement = CONFINED, hidden: Iterable[str] = (),
+    ) -> None:
+        """`hidden`: environment variables that are no business of a model's."""
+        self._confinement = confinement
+        self._hidden = frozenset(hidden)
         self._nurseries: dict[str, Nursery] = {}
         self._oom_kills = oom_kills
         self._oom_seen = oom_kills()
@@ -51,7 +58,7 @@ class Processes:
         """The nursery of a backend, started if it is not there yet."""
         nursery = self._nurseries.get(backend)
         if nursery is None:
-            nursery = self._nurseries[backend] = Nursery(backend, _Reports(self, backend))
+            nursery = self._nurseries[backend] = Nursery(backend, _Reports(self, backend), self._confinement, self._hidden)
             nursery.start()
         return nursery
 
@@ -152,8 +159,10 @@ class _Reports:
         self._processes = processes
         self._backend = backend
 
-    def nursery_awake(self, library: str, providers: Sequence[str]) -> None:
-        log.info("nursery for %s is awake: %s, %s", self._backend, library, ", ".join(providers))
+    def nursery_awake(self, message: Awake) -> None:
+        log.info("nursery for %s is awake: %s, %s", self._backend, message.library, ", ".join(message.providers))
+        for kept in message.kept:
+            log.warning("processes with models for %s keep %s", self._backend, kept)
 
     def nursery_lost(self, pid: int, reason: str) -> None:
         self._processes.nursery_lost(self._backend, pid, reason)

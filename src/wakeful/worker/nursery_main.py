@@ -1,6 +1,7 @@
 """A nursery: a warm process that has imported a backend's library, holds no session, and forks replicas.
 
-Started as `python -m wakeful.worker.nursery_main CONTROL LIFELINE BACKEND`, where CONTROL and LIFELINE are inherited descriptors. It leads a process
+Started as `python -m wakeful.worker.nursery_main CONTROL LIFELINE BACKEND CONFINEMENT`, where CONTROL and LIFELINE are inherited descriptors and
+CONFINEMENT is a `messages.Confinement` as JSON. It leads a process
 group of its own, which all its replicas share. LIFELINE is the reading end of a pipe whose other end only the daemon holds: when the daemon ends,
 however it ends, the kernel signals the whole group, even a replica that is deep inside a run.
 """
@@ -18,9 +19,10 @@ import msgspec
 
 from wakeful.backends import catalog
 from wakeful.runtime.channel import receive_descriptors
-from wakeful.runtime.messages import TEXT_LIMIT, Awake, Broken, Exited, Fork, ForkFailed, encode
+from wakeful.runtime.messages import TEXT_LIMIT, Awake, Broken, Confinement, Exited, Fork, ForkFailed, encode
 from wakeful.runtime.subreaper import become_subreaper
 from wakeful.worker import loop
+from wakeful.worker.confinement import confine
 
 MAX_DESCRIPTORS = 8
 
@@ -95,6 +97,7 @@ def main() -> None:
     tie_to_daemon(int(sys.argv[2]))
     become_subreaper()  # of the copies that replicas fork twice
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    kept = confine(msgspec.json.decode(sys.argv[4], type=Confinement))
     try:
         library = catalog.warm(sys.argv[3])
     except Exception as error:  # noqa: BLE001 - whatever an import can raise is the daemon's to report
@@ -103,7 +106,7 @@ def main() -> None:
         sys.exit(1)
     gc.collect()
     gc.freeze()  # a full collection in a child would touch, and so copy, every shared page
-    control.send(encode(Awake(os.getpid(), library.name, library.providers)))
+    control.send(encode(Awake(os.getpid(), library.name, library.providers, kept)))
     Nursery(control).serve()
 
 

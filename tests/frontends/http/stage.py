@@ -5,7 +5,7 @@ import json
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -30,14 +30,14 @@ PATIENT = Patience(idle=LONG, receiving=LONG, reading=LONG, leaving=LONG, probin
 class Stage:
     """A running server, of these routes or of some simple ones; those to /held are answered when the test says so."""
 
-    def __init__(self, patience: Patience, find: Callable[[str, str], Route] | None = None, limit: int = LIMIT) -> None:
+    def __init__(self, patience: Patience, find: Callable[[str, str, Mapping[str, str]], Route] | None = None, limit: int = LIMIT) -> None:
         self.held: list[tuple[Connection, Any]] = []
         self.loop = uvloop.new_event_loop()
         routes = [
-            Entry("POST", "/echo", "oip", self._echo, ""), Entry("GET", "/name/{model}", "oip", self._name, ""),
-            Entry("POST", "/held", "oip", self._hold, ""), Entry("GET", "/held", "oip", self._hold, ""),
-            Entry("GET", "/large", "oip", self._large, ""), Entry("POST", "/v1/broken", "snooze", self._break, ""),
-            Entry("GET", "/twice", "oip", self._twice, ""),
+            Entry("POST", "/echo", None, "oip", self._echo, ""), Entry("GET", "/name/{model}", None, "oip", self._name, ""),
+            Entry("POST", "/held", None, "oip", self._hold, ""), Entry("GET", "/held", None, "oip", self._hold, ""),
+            Entry("GET", "/large", None, "oip", self._large, ""), Entry("POST", "/v1/broken", None, "snooze", self._break, ""),
+            Entry("GET", "/twice", None, "oip", self._twice, ""),
         ]
         self.server = HttpServer(find or Router(routes).find, ServerSettings(max_body=limit), patience)
         self.sock = bind("127.0.0.1", 0)
@@ -154,7 +154,7 @@ class Client:
 
 
 @contextmanager
-def serving(patience: Patience = PATIENT, find: Callable[[str, str], Route] | None = None, limit: int = LIMIT) -> Iterator[Stage]:
+def serving(patience: Patience = PATIENT, find: Callable[[str, str, Mapping[str, str]], Route] | None = None, limit: int = LIMIT) -> Iterator[Stage]:
     """`limit`: bytes of a body."""
     stage = Stage(patience, find, limit)
     try:

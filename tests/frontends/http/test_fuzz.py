@@ -44,6 +44,9 @@ class Transport:
         assert not self.half_closed
         self.sent.append(bytes(data))
 
+    def can_write_eof(self) -> bool:
+        return True
+
     def set_protocol(self, protocol: Any) -> None:
         self.protocol = protocol
 
@@ -78,7 +81,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.calls = 0
-        routes = [Entry(method, path, "oip", handler, "") for method, path, handler in (
+        routes = [Entry(method, path, None, "oip", handler, "") for method, path, handler in (
             ("POST", "/a", self._echo), ("GET", "/a", self._echo), ("POST", "/v2/models/{model}/infer", self._fail), ("GET", "/b", self._break),
         )]
         self.shared = Shared(Router(routes).find, LIMIT, Patience())

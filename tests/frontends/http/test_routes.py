@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from wakeful.config.settings import Role
 from wakeful.errors import WakefulError
 from wakeful.frontends.http.connection import NOT_UNDERSTOOD, Route
 from wakeful.frontends.http.errors import MethodNotAllowed
@@ -42,6 +43,17 @@ GET  snooze /v1/events
 """
 
 
+ROLES = {
+    None: "GET /v2/health/live, GET /v2/health/ready, GET /health/live, GET /health/ready, GET /metrics",
+    Role.INFERENCE: "POST /v2/models/{model}[/versions/{version}]/infer, POST /v1/models/{model}/infer",
+    Role.ADMIN: (
+        "POST /v2/repository/models/{model}/load, POST /v2/repository/models/{model}/unload, POST /v1/models/refresh, POST /v1/models/upload, "
+        "POST /v1/models/{model}/load, POST /v1/models/{model}/unload, POST /v1/models/{model}/pin, POST /v1/models/{model}/unpin"
+    ),
+}
+"""All other routes need READ_ONLY."""
+
+
 def entries() -> list[Entry]:
     return table(None, lambda _: None)  # type: ignore[arg-type]  # no handler is called
 
@@ -68,6 +80,13 @@ def test_the_public_routes() -> None:
     assert [(entry.method, entry.dialect, entry.path) for entry in entries()] == [tuple(line.split()) for line in PUBLIC.split("\n") if line]
 
 
+def test_who_may_do_what() -> None:
+    by_route = {route: role for role, routes in ROLES.items() for route in routes.split(", ")}
+    for entry in entries():
+        assert entry.role is by_route.pop(f"{entry.method} {entry.path}", Role.READ_ONLY), entry.path
+    assert not by_route
+
+
 def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == reference(), "run: make docs"
 
@@ -75,7 +94,8 @@ def test_the_page_is_up_to_date() -> None:
 def test_every_route_is_on_the_page() -> None:
     for entry in entries():
         assert entry.what
-        assert f"| {entry.method} | `{entry.path}` | {entry.what} |\n" in reference()
+        who = f"`{entry.role.name.lower()}`" if entry.role else "anybody"
+        assert f"| {entry.method} | `{entry.path}` | {who} | {entry.what} |\n" in reference()
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: f"{entry.method} {entry.path}")
@@ -87,7 +107,7 @@ def test_every_route_is_found(router: Router, entry: Entry) -> None:
     for version in ("", "/versions/1"):
         for model in ("m", "a/b/c", "ready", "infer", "..", "a b\n"):
             path = entry.path.replace("[/versions/{version}]", version).replace("{model}", model)
-            route = router.find(entry.method, path)
+            route = router.find(entry.method, path, {})
             assert route.dialect == entry.dialect
             assert handler_of(route) == handler_of(Route(entry.handler, "oip"))
             assert route.parameters.get("model", model) == model
@@ -98,7 +118,7 @@ def test_head_goes_where_get_goes(router: Router) -> None:
     for entry in entries():
         if entry.method == "GET":
             path = entry.path.replace("[/versions/{version}]", "").replace("{model}", "m")
-            assert router.find("HEAD", path).handler == router.find("GET", path).handler
+            assert router.find("HEAD", path, {}).handler == router.find("GET", path, {}).handler
 
 
 @pytest.mark.parametrize(
@@ -111,7 +131,7 @@ def test_head_goes_where_get_goes(router: Router) -> None:
     ],
 )
 def test_a_method_that_is_not_allowed(router: Router, method: str, path: str, allowed: str) -> None:
-    error = refusal(router.find(method, path))
+    error = refusal(router.find(method, path, {}))
     assert isinstance(error, MethodNotAllowed)
     assert error.headers == [("allow", allowed)]
 
@@ -124,7 +144,7 @@ def test_a_method_that_is_not_allowed(router: Router, method: str, path: str, al
     ],
 )
 def test_there_is_nothing(router: Router, path: str) -> None:
-    route = router.find("GET", path)
+    route = router.find("GET", path, {})
     error = refusal(route)
     assert (error.code, error.message) == ("not_found", f"there is nothing at {path}")
     assert route.dialect == ("snooze" if path.startswith("/v1/") else "oip")

@@ -59,7 +59,7 @@ class AdminHandlers:
     def index(self, connection: Connection, head: Head, body: Buffer) -> None:
         connection.respond_json(encode({
             "name": "wakeful", "version": __version__, "models": len(self._engine.registry),
-            "routes": ["/v2", "/v1/models", "/v1/events", "/health/live", "/health/ready", "/metrics"],
+            "routes": ["/v2", "/v1/models", "/v1/events", "/health/live", "/health/ready", "/metrics", "/openapi.json"],
         }))
 
     def oip_server(self, connection: Connection, head: Head, body: Buffer) -> None:
@@ -120,12 +120,12 @@ class AdminHandlers:
     async def oip_load(self, connection: Connection, head: Head, body: Buffer) -> None:
         oip.decode_load(body)
         await self._engine.load(head.route.parameters["model"])
-        connection.respond(200, (), b"")
+        connection.respond_json(b"{}")
 
     async def oip_unload(self, connection: Connection, head: Head, body: Buffer) -> None:
         oip.decode_unload(body)
         await self._engine.unload(head.route.parameters["model"])
-        connection.respond(200, (), b"")
+        connection.respond_json(b"{}")
 
     # ── SnoozeML ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

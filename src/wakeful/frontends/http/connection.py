@@ -8,10 +8,11 @@ import asyncio
 import logging
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 from wakeful.errors import InvalidInput, TooLarge, Unavailable, WakefulError
 from wakeful.frontends.http.chunked_body import ChunkedBody
@@ -32,6 +33,8 @@ LARGE_BODY = 64 * 1024
 """From here a body is received straight into its own buffer instead of through the loop's."""
 AHEAD_LIMIT = 64 * 1024
 """Bytes that a client may send ahead while its request is answered, before the connection is no longer read."""
+SEALED_PIECE = 256 * 1024
+"""Bytes of an answer that are encrypted at once."""
 INFLATED_HERE = 4 * 1024
 """Compressed bytes, up to a thousand times as many inflated, that do not hold up the loop for long."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -39,21 +42,24 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 Handler = Callable[["Connection", Head, Buffer], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """What the router found: the handler, and the dialect in which errors are told."""
 
     handler: Handler
     dialect: Dialect
-    parameters: dict[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = MappingProxyType({})
+    refusal: WakefulError | None = None
+    """Why it leads nowhere: told before a body is waited for."""
+    lasting: bool = True
+    """False: with the same head another answer may be right the next time."""
 
 
 @dataclass
 class Shared:
     """What all connections of a server have in common."""
 
-    find: Callable[[str, str], Route]
-    """Route of a method and a path, be it one that refuses."""
+    find: Callable[[str, str, Mapping[str, str]], Route]
+    """Route of a method, a path and headers, be it one that refuses."""
     max_body: int
     patience: Patience = field(default_factory=Patience)
     most_connections: int = sys.maxsize
@@ -64,16 +70,16 @@ class Shared:
     """True when the daemon stops: every answer closes its connection."""
 
 
-def refuse_with(error: WakefulError) -> Handler:
-    """The handler of a path that leads nowhere."""
+def refusing(error: WakefulError, dialect: Dialect, *, lasting: bool = True) -> Route:
+    """A route that leads nowhere."""
 
     def handler(connection: "Connection", _head: Head, _body: Buffer) -> None:
         connection.fail(error)
 
-    return handler
+    return Route(handler, dialect, refusal=error, lasting=lasting)
 
 
-_NOWHERE = Route(refuse_with(InvalidInput("not a valid HTTP request")), "oip")
+_NOWHERE = refusing(InvalidInput("not a valid HTTP request"), "oip")
 NOT_UNDERSTOOD = Head(
     "", "", "", {}, content_length=0, chunked=False, keep_alive=False, old=False, plain=False, encoded=False, route=_NOWHERE
 )
@@ -82,8 +88,8 @@ NOT_UNDERSTOOD = Head(
 
 class Connection(asyncio.Protocol):
     __slots__ = (
-        "_buffer", "_chunks", "_discarding", "_end", "_ended", "_head", "_heads", "_paused", "_reading", "_shared", "_transport", "_want_close",
-        "_watch", "_writable", "waiter",
+        "_buffer", "_chunks", "_discarding", "_end", "_ended", "_head", "_heads", "_paused", "_reading", "_sealed", "_shared", "_transport",
+        "_want_close", "_watch", "_writable", "waiter",
     )
 
     def __init__(self, shared: Shared) -> None:
@@ -108,6 +114,8 @@ class Connection(asyncio.Protocol):
         """True when the last answer is out, and what still comes is only read so that the client gets to see the answer."""
         self._paused = False
         self._writable = True
+        self._sealed = False
+        """True for TLS."""
         self._watch = Watch()
         self.waiter: Any = None
         """Whoever has to know when the client leaves: an object with an attribute `left`."""
@@ -116,6 +124,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
+        self._sealed = not self._transport.can_write_eof()
         self._shared.connections.add(self)
         self._want_close = self._shared.closing
         if len(self._shared.connections) > self._shared.most_connections:
@@ -134,6 +143,8 @@ class Connection(asyncio.Protocol):
         """True keeps the connection open for the answers."""
         self._ended = True
         self._advance()
+        if self._sealed:  # TLS has no half-closed connections
+            return False
         if self.busy:
             patience = self._shared.patience.probing
             asyncio.get_running_loop().call_later(patience, self._probe, 2 * patience)
@@ -216,11 +227,11 @@ class Connection(asyncio.Protocol):
             return None
         data = buffer[:end]
         head = parse_head(data)
-        head.route = self._shared.find(head.method, head.path)
+        head.route = self._shared.find(head.method, head.path, head.headers)
         if head.content_length > self._shared.max_body:
             head.whole = 0  # to be refused before it is handled
         heads = self._heads
-        if len(data) <= LONGEST_REMEMBERED:
+        if head.route.lasting and len(data) <= LONGEST_REMEMBERED:
             if len(heads) >= REMEMBERED:
                 heads.clear()
             heads[data] = head
@@ -232,6 +243,9 @@ class Connection(asyncio.Protocol):
         if head.content_length > self._shared.max_body:
             limit = show_bytes(self._shared.max_body)
             self.fail(TooLarge(f"the body has {show_bytes(head.content_length)}, the limit is {limit} (max_body)"))
+            return
+        if head.route.refusal is not None and (head.chunked or head.content_length > len(self._buffer)):
+            self.fail(head.route.refusal)
             return
         if not self._buffer and not head.old and head.headers.get("expect", "").lower() == "100-continue":
             self._transport.write(CONTINUE)
@@ -298,7 +312,7 @@ class Connection(asyncio.Protocol):
     def _handle(self, head: Head, body: Buffer) -> None:
         self._reading = False
         try:
-            if head.encoded:
+            if head.encoded and head.route.refusal is None:
                 self._inflate(head, body)
             else:
                 head.route.handler(self, head, body)
@@ -337,7 +351,7 @@ class Connection(asyncio.Protocol):
     def respond_json(self, body: bytes) -> None:
         """The common answer: 200 and a JSON body."""
         head = self._head
-        if head is None or not head.plain or self._want_close:
+        if head is None or not head.plain or self._want_close or self._sealed:
             self.respond(200, (), body)
             return
         self._transport.write(json_head(len(body)) + body)
@@ -354,8 +368,14 @@ class Connection(asyncio.Protocol):
         said = ("keep-alive" if head.old else None) if keep else "close"
         self._transport.write(response_head(status, headers, content_type, len(body), said))
         if body and head.method != "HEAD":
-            self._transport.write(body)
+            self._write_body(body)
         self._done(keep)
+
+    def _write_body(self, body: Buffer) -> None:
+        """TLS would hand all of it on, where nobody sees how much the client has taken; after a piece it notices that it has to wait."""
+        piece = SEALED_PIECE if self._sealed else len(body)
+        for begin in range(0, len(body), piece):
+            self._transport.write(body[begin : begin + piece] if len(body) > piece else body)
 
     def fail(self, error: Exception) -> None:
         """Answer with an error in the dialect of the route."""
@@ -398,7 +418,8 @@ class Connection(asyncio.Protocol):
         self._want_close = self._discarding = True
         self._buffer = b""
         if unread and not self._ended:
-            self._transport.write_eof()
+            if not self._sealed:
+                self._transport.write_eof()
             self._resume_reading()
             asyncio.get_running_loop().call_later(self._shared.patience.leaving, self._transport.close)
         else:
@@ -414,6 +435,13 @@ class Connection(asyncio.Protocol):
     @property
     def receiving(self) -> bool:
         return self._reading or bool(self._buffer)
+
+    @property
+    def occupied(self) -> bool:
+        """A request is on its way in, not answered, or its answer is on its way out.
+
+        TLS does not show its last bytes until the connection is closed."""
+        return self.busy or self.receiving or self.unsent > 0 or (self._sealed and self._transport.is_closing())
 
     @property
     def unsent(self) -> int:

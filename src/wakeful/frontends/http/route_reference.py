@@ -4,6 +4,7 @@ import sys
 from typing import get_args
 
 from wakeful.frontends.http.errors import Dialect
+from wakeful.frontends.http.openapi import described
 from wakeful.frontends.http.routes import Entry, table
 from wakeful.telemetry.events import Kind
 
@@ -17,6 +18,9 @@ _INTRODUCTION = """\
 Names of models may hold slashes, as they are or as `%2F`. Double and trailing slashes do not count. Where there is GET there is HEAD. Models
 have one version, `1`; paths may leave it out. Request bodies may be compressed (`content-encoding: gzip` or `deflate`) and chunked; `max_body`
 counts inflated bytes. Errors are on [their own page](errors.md).
+
+Where [`[auth]`](configuration.md#auth) is on, a caller needs the role of the table or a higher one: `read_only`, `inference`, `admin`.
+Without a valid key or token the answer is 401 whatever the path, with too low a role 403. `/metrics` needs `admin` with `protect_metrics`.
 """
 
 _BODIES = """\
@@ -48,13 +52,17 @@ the text's figures. The latest thousand are kept. Kinds:
 
 def reference() -> str:
     """The whole page."""
-    entries = table(None, lambda _: None)  # type: ignore[arg-type]  # no handler is called, so no engine is needed
+    entries = described(table(None, lambda _: None), secured=True)  # type: ignore[arg-type]  # no handler is called, so no engine is needed
     return "\n".join([_INTRODUCTION, *(_section(dialect, entries) for dialect in _TITLES), _BODIES, _EVENTS])
 
 
 def _section(dialect: Dialect, entries: list[Entry]) -> str:
-    rows = [f"| {entry.method} | `{entry.path}` | {entry.what} |" for entry in entries if entry.dialect == dialect]
-    return "\n".join([f"## {_TITLES[dialect]}", "", "| method | path | what it does |", "|---|---|---|", *rows, ""])
+    rows = [f"| {entry.method} | `{entry.path}` | {_who(entry)} | {entry.what} |" for entry in entries if entry.dialect == dialect]
+    return "\n".join([f"## {_TITLES[dialect]}", "", "| method | path | role | what it does |", "|---|---|---|---|", *rows, ""])
+
+
+def _who(entry: Entry) -> str:
+    return f"`{entry.role.name.lower()}`" if entry.role is not None else "anybody"
 
 
 if __name__ == "__main__":

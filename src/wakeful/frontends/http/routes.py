@@ -1,14 +1,22 @@
 """Every HTTP route, on one screen."""
 
+import math
 import re
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from wakeful.config.settings import Role
 from wakeful.engine import Engine
-from wakeful.errors import NotFound
+from wakeful.errors import NotFound, Unauthenticated, WakefulError
+from wakeful.frontends.access import OPEN, Access, Grant, expired
 from wakeful.frontends.http.admin import AdminHandlers, Spawn, Waiting, waiting
-from wakeful.frontends.http.connection import Handler, Route, refuse_with
+from wakeful.frontends.http.connection import Connection, Handler, Route, refusing
 from wakeful.frontends.http.errors import Dialect, HttpError, MethodNotAllowed
+from wakeful.frontends.http.head import Head
 from wakeful.frontends.http.infer import InferHandlers
+from wakeful.tensors import Buffer
+
+_OPEN, _LOOK, _RUN, _ADMIN = None, Role.READ_ONLY, Role.INFERENCE, Role.ADMIN
 
 
 class Unsupported(HttpError):
@@ -20,6 +28,8 @@ class Entry(NamedTuple):
     method: str
     path: str
     """`{model}` may hold slashes; `[/versions/{version}]` may be there or not."""
+    role: Role | None
+    """What a caller has to be where authentication is on; None: anybody."""
     dialect: Dialect
     handler: Handler
     what: str
@@ -31,8 +41,8 @@ class Entry(NamedTuple):
         return re.compile(pattern, re.DOTALL)
 
 
-def table(engine: Engine, spawn: Spawn) -> list[Entry]:
-    """Of several paths that match, the first one counts."""
+def table(engine: Engine, spawn: Spawn, metrics: Role | None = None) -> list[Entry]:
+    """Of several paths that match, the first one counts. `metrics`: who may read them."""
     infer, admin = InferHandlers(engine), AdminHandlers(engine)
 
     def later(handler: Waiting) -> Handler:
@@ -40,33 +50,33 @@ def table(engine: Engine, spawn: Spawn) -> list[Entry]:
 
     return [
         # Open Inference Protocol
-        Entry("POST", "/v2/models/{model}[/versions/{version}]/infer", "oip", infer.oip, "Run the model, waking it if it sleeps"),
-        Entry("GET", "/v2", "oip", admin.oip_server, "Name, version and extensions of the server"),
-        Entry("GET", "/v2/health/live", "oip", admin.live, "200 while the server runs"),
-        Entry("GET", "/v2/health/ready", "oip", admin.ready, "200 while the server takes requests, else 503"),
-        Entry("GET", "/v2/models/stats", "oip", admin.oip_statistics, "Counts and times of every model"),
-        Entry("GET", "/v2/models/{model}[/versions/{version}]/ready", "oip", admin.oip_model_ready, "200 while the model is awake, else 503"),
-        Entry("GET", "/v2/models/{model}[/versions/{version}]/config", "oip", later(admin.oip_config), "The model as Triton's configuration"),
-        Entry("GET", "/v2/models/{model}[/versions/{version}]/stats", "oip", admin.oip_statistics, "Counts and times of the model"),
-        Entry("GET", "/v2/models/{model}[/versions/{version}]", "oip", later(admin.oip_model), "Inputs, outputs, merging; does not wake it"),
-        Entry("POST", "/v2/repository/index", "oip", admin.oip_repository_index, 'All models and their states; with `{"ready": true}` those awake'),
-        Entry("POST", "/v2/repository/models/{model}/load", "oip", later(admin.oip_load), "Wake the model, and answer when it is awake"),
-        Entry("POST", "/v2/repository/models/{model}/unload", "oip", later(admin.oip_unload), "Put the model to sleep"),
+        Entry("POST", "/v2/models/{model}[/versions/{version}]/infer", _RUN, "oip", infer.oip, "Run the model, waking it if it sleeps"),
+        Entry("GET", "/v2", _LOOK, "oip", admin.oip_server, "Name, version and extensions of the server"),
+        Entry("GET", "/v2/health/live", _OPEN, "oip", admin.live, "200 while the server runs"),
+        Entry("GET", "/v2/health/ready", _OPEN, "oip", admin.ready, "200 while the server takes requests, else 503"),
+        Entry("GET", "/v2/models/stats", _LOOK, "oip", admin.oip_statistics, "Counts and times of every model"),
+        Entry("GET", "/v2/models/{model}[/versions/{version}]/ready", _LOOK, "oip", admin.oip_model_ready, "200 while it is awake, else 503"),
+        Entry("GET", "/v2/models/{model}[/versions/{version}]/config", _LOOK, "oip", later(admin.oip_config), "It as Triton's configuration"),
+        Entry("GET", "/v2/models/{model}[/versions/{version}]/stats", _LOOK, "oip", admin.oip_statistics, "Counts and times of the model"),
+        Entry("GET", "/v2/models/{model}[/versions/{version}]", _LOOK, "oip", later(admin.oip_model), "Inputs, outputs, merging; does not wake it"),
+        Entry("POST", "/v2/repository/index", _LOOK, "oip", admin.oip_repository_index, 'Models and states; with `{"ready": true}` those awake'),
+        Entry("POST", "/v2/repository/models/{model}/load", _ADMIN, "oip", later(admin.oip_load), "Wake the model, and answer when it is awake"),
+        Entry("POST", "/v2/repository/models/{model}/unload", _ADMIN, "oip", later(admin.oip_unload), "Put the model to sleep"),
         # SnoozeML
-        Entry("GET", "/", "snooze", admin.index, "Name and version of the server, and where to look"),
-        Entry("GET", "/health/live", "snooze", admin.live, "200 while the server runs"),
-        Entry("GET", "/health/ready", "snooze", admin.ready, "200 while the server takes requests, else 503"),
-        Entry("GET", "/v1/models", "snooze", admin.snooze_models, "All models with their states and settings"),
-        Entry("POST", "/v1/models/refresh", "snooze", later(admin.snooze_refresh), "Look for new, changed and vanished model files"),
-        Entry("POST", "/v1/models/upload", "snooze", _no_upload, "Not built yet: 501"),
-        Entry("POST", "/v1/models/{model}/infer", "snooze", infer.snooze, "Run the model, waking it if it sleeps; float32 only"),
-        Entry("POST", "/v1/models/{model}/load", "snooze", later(admin.snooze_load), "Wake the model, and answer when it is awake"),
-        Entry("POST", "/v1/models/{model}/unload", "snooze", later(admin.snooze_unload), "Put the model to sleep"),
-        Entry("POST", "/v1/models/{model}/pin", "snooze", later(admin.snooze_pin), "Wake the model and keep it awake"),
-        Entry("POST", "/v1/models/{model}/unpin", "snooze", later(admin.snooze_unpin), "Let the model sleep again"),
+        Entry("GET", "/", _LOOK, "snooze", admin.index, "Name and version of the server, and where to look"),
+        Entry("GET", "/health/live", _OPEN, "snooze", admin.live, "200 while the server runs"),
+        Entry("GET", "/health/ready", _OPEN, "snooze", admin.ready, "200 while the server takes requests, else 503"),
+        Entry("GET", "/v1/models", _LOOK, "snooze", admin.snooze_models, "All models with their states and settings"),
+        Entry("POST", "/v1/models/refresh", _ADMIN, "snooze", later(admin.snooze_refresh), "Look for new, changed and vanished model files"),
+        Entry("POST", "/v1/models/upload", _ADMIN, "snooze", _no_upload, "Not built yet: 501"),
+        Entry("POST", "/v1/models/{model}/infer", _RUN, "snooze", infer.snooze, "Run the model, waking it if it sleeps; float32 only"),
+        Entry("POST", "/v1/models/{model}/load", _ADMIN, "snooze", later(admin.snooze_load), "Wake the model, and answer when it is awake"),
+        Entry("POST", "/v1/models/{model}/unload", _ADMIN, "snooze", later(admin.snooze_unload), "Put the model to sleep"),
+        Entry("POST", "/v1/models/{model}/pin", _ADMIN, "snooze", later(admin.snooze_pin), "Wake the model and keep it awake"),
+        Entry("POST", "/v1/models/{model}/unpin", _ADMIN, "snooze", later(admin.snooze_unpin), "Let the model sleep again"),
         # Both
-        Entry("GET", "/metrics", "snooze", admin.metrics, "Metrics for Prometheus"),
-        Entry("GET", "/v1/events", "snooze", admin.events, "The latest decisions and their figures; `?since=` number, `limit=`, `model=`, `kind=`"),
+        Entry("GET", "/metrics", metrics, "snooze", admin.metrics, "Metrics for Prometheus"),
+        Entry("GET", "/v1/events", _LOOK, "snooze", admin.events, "Latest decisions, with figures; `?since=` number, `limit=`, `model=`, `kind=`"),
     ]
 
 
@@ -75,18 +85,50 @@ def _no_upload(*_: object) -> None:
 
 
 class Router:
-    def __init__(self, entries: list[Entry]) -> None:
+    def __init__(self, entries: list[Entry], access: Access = OPEN) -> None:
         self._entries = [(entry, entry.pattern()) for entry in entries]
+        self._access = access
 
-    def find(self, method: str, path: str) -> Route:
-        """The first path that matches decides; a method that it does not have, and a path that is none, get a route that refuses."""
+    def find(self, method: str, path: str, headers: Mapping[str, str]) -> Route:
+        """The first path that matches decides; a method that it does not have, a path that is none, and a caller who may not, get a route that
+        refuses. Nobody learns what there is by asking without a key."""
+        route, needed = self._match(method, path)
+        if needed is None:
+            return route
+        try:
+            grant = self._access.check(_credentials(headers), needed)
+        except WakefulError as error:
+            return refusing(error, route.dialect, lasting=False)
+        return route if grant.until == math.inf else route._replace(handler=_while_valid(route.handler, grant))
+
+    def _match(self, method: str, path: str) -> tuple[Route, Role | None]:
         for entry, pattern in self._entries:
             match = pattern.fullmatch(path)
             if match is None:
                 continue
-            handlers = {other.method: other.handler for other, _ in self._entries if other.path == entry.path}
-            if "GET" in handlers:
-                handlers["HEAD"] = handlers["GET"]
-            handler = handlers.get(method) or refuse_with(MethodNotAllowed(method, sorted(handlers)))
-            return Route(handler, entry.dialect, {name: value for name, value in match.groupdict().items() if value is not None})
-        return Route(refuse_with(NotFound(f"there is nothing at {path}")), "snooze" if path.startswith("/v1/") else "oip")
+            found = {other.method: other for other, _ in self._entries if other.path == entry.path}
+            if "GET" in found:
+                found["HEAD"] = found["GET"]
+            if method not in found:
+                return refusing(MethodNotAllowed(method, sorted(found)), entry.dialect), entry.role
+            parameters = {name: value for name, value in match.groupdict().items() if value is not None}
+            return Route(found[method].handler, entry.dialect, parameters), found[method].role
+        return refusing(NotFound(f"there is nothing at {path}"), "snooze" if path.startswith("/v1/") else "oip"), Role.READ_ONLY
+
+
+def _credentials(headers: Mapping[str, str]) -> Iterator[str]:
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        yield value.strip()
+    yield headers.get("x-api-key", "")
+
+
+def _while_valid(handler: Handler, grant: Grant) -> Handler:
+    """A head is remembered with its route; a token does not hold as long."""
+
+    def guarded(connection: Connection, head: Head, body: Buffer) -> None:
+        if expired(grant):
+            raise Unauthenticated("the token has expired")
+        handler(connection, head, body)
+
+    return guarded

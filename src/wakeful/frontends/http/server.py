@@ -3,8 +3,9 @@
 import asyncio
 import resource
 import socket
+import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from wakeful.clock import monotonic
 from wakeful.config.settings import ServerSettings
@@ -12,6 +13,8 @@ from wakeful.frontends.http.connection import Connection, Route, Shared
 from wakeful.frontends.http.patience import Patience
 
 BACKLOG = 4096
+HANDSHAKE_SECONDS = 10.0
+"""For a client to say who it is, before it counts as a connection."""
 LEAST_FOR_MODELS = 48
 """Descriptors."""
 
@@ -25,11 +28,11 @@ def bind(host: str, port: int) -> socket.socket:
     return sock
 
 
-def url_of(sock: socket.socket) -> str:
+def url_of(sock: socket.socket, *, secure: bool = False) -> str:
     """Where a program on this machine reaches a listening socket."""
     host, port = sock.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"http{'s' if secure else ''}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def most_connections() -> int:
@@ -39,13 +42,22 @@ def most_connections() -> int:
 
 
 class HttpServer:
-    def __init__(self, find: Callable[[str, str], Route], settings: ServerSettings, patience: Patience | None = None) -> None:
+    def __init__(self, find: Callable[[str, str, Mapping[str, str]], Route], settings: ServerSettings, patience: Patience | None = None) -> None:
         self._shared = Shared(find, settings.max_body, patience or Patience(idle=settings.keep_alive), most_connections())
         self._server: asyncio.Server | None = None
         self._care: asyncio.TimerHandle | None = None
 
-    async def start(self, sock: socket.socket) -> None:
-        self._server = await asyncio.get_running_loop().create_server(lambda: Connection(self._shared), sock=sock, backlog=BACKLOG)
+    def find_by(self, find: Callable[[str, str, Mapping[str, str]], Route]) -> None:
+        """Go over to other routes, or other rules for who may take them. Requests that are under way go on as they began."""
+        self._shared.find = find
+        self._shared.heads.clear()
+
+    async def start(self, sock: socket.socket, context: ssl.SSLContext | None = None) -> None:
+        """Listen; with a context, to HTTPS."""
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(self._shared), sock=sock, backlog=BACKLOG, ssl=context,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS if context else None, ssl_shutdown_timeout=self._shared.patience.leaving if context else None,
+        )
         self._look_after()
 
     def _look_after(self) -> None:
@@ -74,7 +86,7 @@ class HttpServer:
     @property
     def busy(self) -> int:
         """Requests that are on their way in, not answered, or whose answers are on their way out."""
-        return sum(connection.busy or connection.receiving or connection.unsent > 0 for connection in self._shared.connections)
+        return sum(connection.occupied for connection in self._shared.connections)
 
     def close(self) -> None:
         """Close what is left, its last answer taken or not."""
