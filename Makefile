@@ -2,21 +2,24 @@
 # make test    everything that CI checks; make pytest TESTS=tests/batching for a part
 # make bench   the whole report, peers included (long); make bench BENCH='--only A,H --peers triton' for a part
 #              make bench-quick: the ratios that regressions show in, in minutes
-# Both set up .venv by themselves; PYTHON chooses the interpreter (3.11 or later).
+# make soak    load, faults and reloads for MINUTES, then tables
+# make audit   known weaknesses of the packages that constraints.txt pins
+# All set up .venv by themselves; PYTHON chooses the interpreter (3.11 or later).
 
 PYTHON ?= python3
 PORT ?= 8080
+MINUTES ?= 10
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: serve test lint ruff mypy bands pytest bench bench-quick docs clean always
+.PHONY: serve test lint ruff mypy bands audit pytest soak bench bench-quick docs clean always
 .DELETE_ON_ERROR:
 
 serve: $(VENV)/.installed
 	$(BIN)/wakeful serve --demo --no-grpc --host 127.0.0.1 --port $(PORT)
 
-test: lint pytest
+test: lint audit pytest
 
 lint: ruff mypy bands
 
@@ -29,8 +32,14 @@ mypy: $(VENV)/.installed-test
 bands: $(VENV)/.installed-test
 	$(BIN)/lint-imports --no-logo
 
+audit: $(VENV)/.installed-test
+	$(BIN)/python -m tools.audit $(AUDIT)
+
 pytest: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(TESTS)
+
+soak: $(VENV)/.installed-test
+	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python -m bench $(BENCH)
