@@ -2,6 +2,7 @@
 
 import json
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests import onnx_models
@@ -58,6 +59,28 @@ def test_an_idle_connection_is_closed_after_keep_alive_secs(tmp_path: Path) -> N
         client.sendall(b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\n\r\n")
         assert client.recv(4096).endswith(b"}")
         assert client.recv(4096) == b""
+
+
+def test_limits_of_heads_connections_and_patience(tmp_path: Path) -> None:
+    options = ("--max-header", "1KiB", "--max-connections", "2", "--client-timeout-secs", "0.2")
+    with running(tmp_path, *options) as daemon:
+        with socket.create_connection((daemon.host, daemon.port), timeout=30) as long:
+            long.sendall(b"GET /v2 HTTP/1.1\r\nx: " + b"x" * 1024 + b"\r\n\r\n")
+            answer = long.recv(4096)
+            assert answer.startswith(b"HTTP/1.1 431 ")
+            assert b"max_header" in answer
+        with socket.create_connection((daemon.host, daemon.port), timeout=30) as slow:
+            slow.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\ncontent-length: 10\r\n\r\n{")
+            assert slow.recv(4096).startswith(b"HTTP/1.1 408 ")
+        with ExitStack() as stack:
+            first, second, third = (stack.enter_context(socket.create_connection((daemon.host, daemon.port), timeout=30)) for _ in range(3))
+            third.sendall(b"GET /v2/health/live HTTP/1.1\r\n\r\n")
+            answer = third.recv(4096)
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"max_connections" in answer
+            second.sendall(b"GET /v2/health/live HTTP/1.1\r\n\r\n")
+            assert second.recv(4096).startswith(b"HTTP/1.1 200 ")
+            first.close()
 
 
 def test_the_cache_keeps_to_its_limit(tmp_path: Path) -> None:

@@ -44,6 +44,9 @@ class Options:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     max_body: str | None = None
+    max_header: str | None = None
+    max_connections: int | None = None
+    client_timeout_secs: float | None = None
     lame_duck_secs: float | None = None
     shutdown_grace_secs: float | None = None
     keep_alive_secs: float | None = None

@@ -74,6 +74,12 @@ def parse_limit(value: object) -> int | float:
     return _above_zero(size)
 
 
+def _of_a_head(size: int) -> int:
+    if not 1024 <= size <= 64 * 1024:
+        raise ValueError("must be 1 to 64 KiB")
+    return size
+
+
 def _above_zero(size: int) -> int:
     if size == 0:
         raise ValueError("must be above 0 bytes")
@@ -121,6 +127,7 @@ def parse_role(value: object) -> Role:
 
 Size = Annotated[int, BeforeValidator(parse_size)]
 SizeAboveZero = Annotated[int, BeforeValidator(parse_size), AfterValidator(_above_zero)]
+HeadSize = Annotated[int, BeforeValidator(parse_size), AfterValidator(_of_a_head)]
 Limit = Annotated[int | float, BeforeValidator(parse_limit)]
 Threads = Annotated[int, BeforeValidator(_parse_threads)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -256,7 +263,11 @@ class ServerTable(Table):
     tls_key: Text | None = setting(None, "its key in PEM, without password")
     port: int = setting(8080, "HTTP port; 0: any free one", ge=0, le=65535)
     grpc_port: OptionalPort = setting(50051, "gRPC port; `false`: no gRPC", form="whole number or `false`")
-    max_body: SizeAboveZero = setting(64 * 1024**2, "largest request", form="size")
+    max_body: SizeAboveZero = setting(64 * 1024**2, "largest body of a request, inflated", form="size")
+    max_header: HeadSize = setting(32 * 1024, "largest head of a request, 1 to 64 KiB", form="size")
+    max_connections: int | None = setting(None, "most open connections; absent: three quarters of the descriptors that the system allows", ge=1)
+    client_timeout_secs: float = setting(
+        60.0, "a client may take so long to send a request whole, and to take any byte of its answer", unit="s", gt=0, le=86_400)
     lame_duck_secs: float = setting(0.0, "goes on serving so long after it stopped being ready, before it stops", unit="s", ge=0, le=3600)
     shutdown_grace_secs: float = setting(4.0, "accepted requests may take so long to finish when it stops", unit="s", ge=0, le=3600)
     keep_alive_secs: float = setting(75.0, "an idle connection is closed after so long", unit="s", gt=0, le=86_400)
@@ -278,6 +289,7 @@ class ServerTable(Table):
             self.log_format, self.log_requests, self.insecure,
             TlsSettings(Path(self.tls_cert), Path(self.tls_key)) if self.tls_cert and self.tls_key else None,
             WorkerSettings(self.worker_network, self.worker_new_privileges, self.worker_core_dumps, self.worker_largest_file, self.worker_memory),
+            self.max_header, self.max_connections, self.client_timeout_secs,
         )
 
 

@@ -138,6 +138,11 @@ class ServerSettings:
     tls: TlsSettings | None = None
     """None: plain HTTP."""
     workers: WorkerSettings = field(default_factory=WorkerSettings)
+    max_header: int = 32 * 1024
+    max_connections: int | None = None
+    """None: as many as descriptors allow."""
+    client_timeout: float = 60.0
+    """Seconds for a request to arrive whole, and for any byte of its answer to be taken."""
 
 
 class Role(IntEnum):

@@ -10,12 +10,15 @@ import pytest
 
 from tests.daemon import wait_until
 from tests.frontends.http.stage import LIMIT, Client, Stage, chunked, get, pattern, post, serving
-from wakeful.frontends.http.connection import HEAD_LIMIT, LARGE_BODY
+from wakeful.config.settings import ServerSettings
+from wakeful.frontends.http.connection import LARGE_BODY
 from wakeful.frontends.http.encoding import MEMBERS
 
 # ── large bodies ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 SIZES = [0, 1, LARGE_BODY - 1, LARGE_BODY, LARGE_BODY + 1, 3 * LARGE_BODY + 7, LIMIT - 1, LIMIT]
+
+HEAD_LIMIT = ServerSettings().max_header
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -28,11 +28,10 @@ from wakeful.tensors import Buffer
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-HEAD_LIMIT = 32 * 1024
 LARGE_BODY = 64 * 1024
 """From here a body is received straight into its own buffer instead of through the loop's."""
 AHEAD_LIMIT = 64 * 1024
-"""Bytes that a client may send ahead while its request is answered, before the connection is no longer read."""
+"""Bytes that a client may send ahead while its request is answered, before the connection is no longer read. No head may be longer."""
 SEALED_PIECE = 256 * 1024
 """Bytes of an answer that are encrypted at once."""
 INFLATED_HERE = 4 * 1024
@@ -62,6 +61,7 @@ class Shared:
     """Route of a method, a path and headers, be it one that refuses."""
     max_body: int
     patience: Patience = field(default_factory=Patience)
+    max_header: int = 32 * 1024
     most_connections: int = sys.maxsize
     """Further ones are refused."""
     connections: "set[Connection]" = field(default_factory=set)
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
         self._shared.connections.add(self)
         self._want_close = self._shared.closing
         if len(self._shared.connections) > self._shared.most_connections:
-            self._fail_early(Unavailable(f"{self._shared.most_connections} connections are open, and descriptors are left for no more"))
+            self._fail_early(Unavailable(f"{self._shared.most_connections} connections are open, which is the limit (max_connections)"))
             self._transport.close()  # at once, even if that costs the client its answer
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -220,8 +220,8 @@ class Connection(asyncio.Protocol):
 
     def _learn_head(self, buffer: bytes, end: int) -> Head | None:
         """A head that was not sent before in the same words. None: it is not there yet."""
-        if (len(buffer) if end < 4 else end) > HEAD_LIMIT:
-            raise HeadersTooLarge(f"the request's head is over {show_bytes(HEAD_LIMIT)}")
+        if (len(buffer) if end < 4 else end) > (limit := self._shared.max_header):
+            raise HeadersTooLarge(f"the request's head is over {show_bytes(limit)} (max_header)")
         if end < 4:
             check_beginning(buffer)
             return None

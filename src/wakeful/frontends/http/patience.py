@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+LOOKING_SECONDS = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class Patience:
@@ -19,8 +21,13 @@ class Patience:
     """For a request that is on its way while the server stops, on a connection that is kept."""
     probing: float = 0.1
     """Before a client that sends no more is first asked whether it is still there."""
-    looking: float = 5.0
+    looking: float = LOOKING_SECONDS
     """From one look at all connections to the next; the first three may become this much longer."""
+
+    @classmethod
+    def of(cls, idle: float, client: float) -> "Patience":
+        """As two settings say. Where they are short, connections are looked at more often."""
+        return cls(idle=idle, receiving=client, reading=client, looking=min(LOOKING_SECONDS, idle / 4, client / 4))
 
 
 class Watch:
