@@ -14,7 +14,7 @@ from tests.daemon import Daemon, running, wait_until
 from tests.frontends.http.stage import Client, get, pattern, post, serving
 from wakeful.engine import Engine
 from wakeful.frontends.http.connection import CONTINUE
-from wakeful.frontends.http.infer import DECODED_HERE
+from wakeful.frontends.http.infer import DECODED_HERE, ENCODED_HERE
 from wakeful.frontends.http.routes import Router, table
 from wakeful.models.registry import Registry
 from wakeful.telemetry.events import Events
@@ -140,11 +140,12 @@ def test_a_half_closed_client_gets_its_answer(daemon: Daemon) -> None:
     client.close()
 
 
-def test_a_large_body_is_decoded_elsewhere_and_answered_in_its_turn(daemon: Daemon) -> None:
+def test_a_large_body_is_decoded_and_its_answer_encoded_elsewhere_in_its_turn(daemon: Daemon) -> None:
     rows = 75_000
     asked = {"inputs": [{"name": "x", "shape": [rows, 4], "datatype": "FP32", "data": [0.5] * 4 * rows}]}
     large = json.dumps(asked).encode()
     assert len(large) > DECODED_HERE
+    assert 4 * 4 * rows > ENCODED_HERE
     refused = daemon.metric("wakeful_requests_total", model="single", protocol="oip", outcome="invalid_input")
     client = connect(daemon)
     client.send(post("/v2/models/single/infer", large) + post("/v2/models/single/infer", large[:-1]) + get("/health/live"))

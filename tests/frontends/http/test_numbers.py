@@ -219,3 +219,11 @@ def test_views_at_odd_addresses() -> None:
 def test_strings_that_are_not_text_ask_for_binary() -> None:
     with pytest.raises(ExecutionFailed, match=r"output y .* binary"):
         numbers.encode(encode_strings([b"ok", b"\xff\x00"]), "BYTES", (2,), "y")
+
+
+@pytest.mark.parametrize("count", [numbers.ELEMENTS, numbers.ELEMENTS + 1, 3 * numbers.ELEMENTS, 3 * numbers.ELEMENTS + 7])
+def test_what_is_written_in_pieces_is_one_array(count: int) -> None:
+    whole = np.arange(count, dtype="<i4")
+    assert json.loads(numbers.encode(whole.tobytes(), "INT32", (count,), "y")) == whole.tolist()
+    texts = [f"{number}," for number in range(count)]
+    assert json.loads(numbers.encode(encode_strings([text.encode() for text in texts]), "BYTES", (count,), "y")) == texts

@@ -17,12 +17,42 @@ from wakeful.tensors import Buffer, Tensor
 JSON_LENGTH = "inference-header-content-length"
 DECODED_HERE = 1 << 20
 """Bytes of a body that take the loop a few milliseconds at most. More is decoded in a thread."""
+ENCODED_HERE = 256 << 10
+"""Bytes of outputs, which become several times as many in JSON, likewise."""
 
 
 class HttpRequest(InferRequest, kw_only=True):
     """A request whose answer goes to a connection. An output that the dialect cannot carry becomes its error."""
 
     connection: Connection
+
+    def answer(self, outputs: Sequence[Tensor], run_seconds: float) -> None:
+        """What takes long is encoded in a thread, from a copy."""
+        if self.text and sum(len(output.data) for output in outputs) > ENCODED_HERE:
+            kept = [output._replace(data=bytes(output.data)) for output in outputs]
+            self.connection.elsewhere(partial(self.encode, kept), lambda encoded: self.send(*encoded()))
+            return
+        try:
+            body, json_length = self.encode(outputs)
+        except WakefulError as error:
+            self.connection.fail(error)
+        else:
+            self.send(body, json_length)
+
+    @property
+    def text(self) -> bool:
+        """Do outputs become JSON?"""
+        return True
+
+    def encode(self, outputs: Sequence[Tensor]) -> tuple[bytes, int | None]:
+        """The body, and how much of it is JSON where not all is."""
+        raise NotImplementedError
+
+    def send(self, body: bytes, json_length: int | None) -> None:
+        if json_length is None:
+            self.connection.respond_json(body)
+        else:
+            self.connection.respond(200, [(JSON_LENGTH, str(json_length))], body, "application/octet-stream")
 
     def refuse(self, error: WakefulError) -> None:
         self.connection.fail(error)
@@ -31,24 +61,17 @@ class HttpRequest(InferRequest, kw_only=True):
 class OipRequest(HttpRequest, kw_only=True):
     binary: oip.Binary
 
-    def answer(self, outputs: Sequence[Tensor], run_seconds: float) -> None:
-        try:
-            body, json_length = oip.encode_infer(self.model, VERSION, self.id, outputs, self.binary)
-        except WakefulError as error:
-            self.connection.fail(error)
-            return
-        if json_length is None:
-            self.connection.respond_json(body)
-        else:
-            self.connection.respond(200, [(JSON_LENGTH, str(json_length))], body, "application/octet-stream")
+    @property
+    def text(self) -> bool:
+        return self.binary is not True
+
+    def encode(self, outputs: Sequence[Tensor]) -> tuple[bytes, int | None]:
+        return oip.encode_infer(self.model, VERSION, self.id, outputs, self.binary)
 
 
 class SnoozeRequest(HttpRequest, kw_only=True):
-    def answer(self, outputs: Sequence[Tensor], run_seconds: float) -> None:
-        try:
-            self.connection.respond_json(snooze.encode_infer(self.model, outputs, 1000 * (monotonic() - self.arrived)))
-        except WakefulError as error:
-            self.connection.fail(error)
+    def encode(self, outputs: Sequence[Tensor]) -> tuple[bytes, int | None]:
+        return snooze.encode_infer(self.model, outputs, 1000 * (monotonic() - self.arrived)), None
 
 
 class InferHandlers:

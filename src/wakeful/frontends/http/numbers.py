@@ -39,6 +39,9 @@ PIECE = 256 << 10
 """Bytes of a flat array that are parsed at a time: what stays in the processor's cache takes half the time, and a thread that decodes lets others
 run in between."""
 
+ELEMENTS = 64 << 10
+"""Elements that are written at a time, for the same reason."""
+
 KEPT = 4 << 20
 """Bytes of JSON up to which one parser is used again; it keeps buffers of several times the longest text that it has seen."""
 
@@ -228,10 +231,18 @@ def encode(data: Buffer, datatype: str, shape: Sequence[int], name: str) -> byte
     """The elements as a flat JSON array. Raises ExecutionFailed where output `name` holds strings that are not text."""
     codec = CODECS.get(datatype)
     if codec is None:  # BF16
-        return _dumps(widen_bf16(_array(data, "<u2")), None, _NUMPY)
+        return _dump(widen_bf16(_array(data, "<u2")))
     if datatype != "BYTES":
-        return _dumps(_array(data, codec.dtype), None, _NUMPY)
+        return _dump(_array(data, codec.dtype))
     try:
-        return _dumps([element.decode() for element in decode_strings(data, math.prod(shape))])
+        return _dump([element.decode() for element in decode_strings(data, math.prod(shape))])
     except UnicodeDecodeError:
         raise ExecutionFailed(f"output {name} holds bytes that are not UTF-8 text; ask for it as binary data") from None
+
+
+def _dump(elements: "np.ndarray[Any, Any] | list[str]") -> bytes:
+    """Piece by piece: a thread that encodes lets others run in between."""
+    if len(elements) <= ELEMENTS:
+        return _dumps(elements, None, _NUMPY)
+    pieces = [_dumps(elements[start : start + ELEMENTS], None, _NUMPY)[1:-1] for start in range(0, len(elements), ELEMENTS)]
+    return b"[%b]" % b",".join(pieces)
