@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,11 @@ class Daemon:
         """All processes below the daemon, by pid: "nursery" or "replica"."""
         return processes_below(self.process.pid)
 
+    def nursery(self) -> int:
+        """Pid of the only nursery."""
+        (pid,) = (pid for pid, role in self.children().items() if role == "nursery")
+        return pid
+
     def replicas(self) -> list[int]:
         """Pids of all replicas, those among them that only look into a file or take a self-test."""
         return [pid for pid, role in self.children().items() if role == "replica"]
@@ -135,10 +140,29 @@ def processes_below(daemon: int) -> dict[int, str]:
 
 
 def alive(pid: int) -> bool:
+    return _state(pid) not in ("Z", "")
+
+
+def _state(pid: int) -> str:
+    """As /proc shows it: "R", "S", "T", "Z"; "" for a process that is gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return ""
+
+
+@contextmanager
+def frozen(*pids: int) -> Iterator[None]:
+    """Processes that stand still for the time of a block, and whatever they have in hand with them."""
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: all(_state(pid) == "T" for pid in pids), "they stand still")
+        yield
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 def wait_until(condition: Any, what: str, seconds: float = 30.0) -> None:

@@ -1,7 +1,10 @@
 """After a burst silence brings everything back to nothing; what is not traffic neither wakes a model nor keeps it awake."""
 
+import os
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,7 @@ import pytest
 
 from tests import onnx_models
 from tests.crowd import Crowd, calm
-from tests.daemon import Daemon, running, wait_until
+from tests.daemon import Daemon, frozen, running, wait_until
 
 MODELS = """
 [defaults]
@@ -66,8 +69,11 @@ id = "together"
 path = "ident.onnx"
 idle_timeout_secs = 1
 replicas = 3
+request_timeout_ms = 120000
 """
 LONG_ITERATIONS = 200_000
+DRAIN_SECONDS = float(os.environ.get("WAKEFUL_TEST_DRAIN_SECONDS", "0"))
+"""How long runs last after their replicas were told to go: 40 is longer than the shortest limit of such a wait."""
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +96,8 @@ def replicas(daemon: Daemon, model: str) -> int:
 
 
 def test_the_seeds_example_at_a_thirtieth_of_its_time(daemon: Daemon) -> None:
-    """Four replicas after a burst: the extras go after T / 4, one by one and the highest first, the primary after T. T / 4 is long enough that no
-    replica falls asleep during the burst, even on a busy machine."""
+    """C15: four replicas after a burst: the extras go after T / 4, one by one and the highest first, the primary after T. T / 4 is long enough that
+    no replica falls asleep during the burst, even on a busy machine."""
     with Crowd(daemon, "seed", clients=60, requests=2) as crowd:
         pass
     assert crowd.statuses == {200: 120}
@@ -128,6 +134,7 @@ def test_what_a_large_run_leaves_behind_is_given_back_though_the_model_stays_awa
 
 
 def test_it_wakes_again_with_the_next_request(daemon: Daemon) -> None:
+    """C23: the first request after zero is held until the model is ready."""
     wait_until(lambda: replicas(daemon, "brief") == 0, "it sleeps")
     for number in range(3):
         assert daemon.infer("brief", "x", [number, 1, 2, 3], [1, 4])[1]["outputs"][0]["data"] == [number, 1, 2, 3]
@@ -163,7 +170,10 @@ def test_probes_neither_wake_a_model_nor_keep_it_awake(daemon: Daemon) -> None:
 
 
 def test_the_idle_clock_starts_at_the_last_completion(daemon: Daemon) -> None:
-    """C21: the run is much longer than the timeout, and another request waits meanwhile."""
+    """C21: the run is much longer than the timeout, and another request waits meanwhile.
+
+    That a step of the host's clock changes nothing is by construction: `wakeful.clock` is the one source of time, and it is monotonic.
+    """
     threads = [threading.Thread(target=daemon.infer, args=("long", "x", [1, 2, 3, 4], [1, 4])) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -171,10 +181,13 @@ def test_the_idle_clock_starts_at_the_last_completion(daemon: Daemon) -> None:
     assert events(daemon, "long", "unload") == []
     for thread in threads:
         thread.join(60)
+    asked, before = time.time(), daemon.metric("wakeful_run_seconds_sum", model="long")
     assert daemon.infer("long", "x", [1, 2, 3, 4], [1, 4])[0] == 200
     assert len(events(daemon, "long", "load")) == 1  # still warm
-    daemon.wait_event("unload", "long", text="idle")
-    assert daemon.metric("wakeful_run_seconds_sum", model="long") > 3 * 0.5
+    unload = daemon.wait_event("unload", "long", text="idle")
+    ran = daemon.metric("wakeful_run_seconds_sum", model="long") - before
+    assert ran > 0.5
+    assert unload["time"] >= asked + ran + 0.5 - 0.01  # a rounding of clocks
 
 
 def test_pinned_and_sleepless_models_and_the_floor_stay(daemon: Daemon) -> None:
@@ -224,6 +237,30 @@ def test_an_unload_cuts_nothing_and_what_comes_meanwhile_is_served_by_the_next_l
     assert answers == [200, 200]
     kinds = [event["kind"] for event in daemon.events(model="long", since=str(since)) if event["kind"] in ("load", "unload")]
     assert kinds[:3] == ["load", "unload", "load"]
+
+
+def test_three_busy_replicas_that_are_told_to_go_finish_their_runs(daemon: Daemon) -> None:
+    """C24: runs last as long as somebody waits for them, however long that is; nothing new is begun by those who go, and nothing runs twice."""
+    assert daemon.infer("together", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+    wait_until(lambda: daemon.metric("wakeful_replicas", model="together", state="ready") == 3, "three are there")
+    since = daemon.events()[-1]["seq"]
+    begun = daemon.metric("wakeful_queue_seconds_count", model="together")
+    with ExitStack() as crowds, frozen(*daemon.replicas()):
+        first = crowds.enter_context(Crowd(daemon, "together", clients=3, requests=1))
+        wait_until(lambda: daemon.metric("wakeful_queue_seconds_count", model="together") == begun + 3, "each has a run")
+        unload = threading.Thread(target=daemon.call, args=("POST", "/v2/repository/models/together/unload"))
+        unload.start()
+        wait_until(lambda: daemon.metric("wakeful_replicas", model="together", state="draining") == 3, "they are told to go")
+        second = crowds.enter_context(Crowd(daemon, "together", clients=4, requests=1))
+        wait_until(lambda: daemon.metric("wakeful_queue_requests", model="together") == 4, "what comes now waits")
+        time.sleep(DRAIN_SECONDS)
+        assert first.statuses == {}
+        assert events(daemon, "together", "unload", since) == []
+    unload.join(60)
+    assert first.wrong == second.wrong == []
+    assert (first.statuses, second.statuses) == ({200: 3}, {200: 4})
+    assert [event["figures"]["reason"] for event in events(daemon, "together", "unload", since)][:3] == ["manual"] * 3
+    assert events(daemon, "together", "restart", since) == []
 
 
 def test_nothing_but_the_nursery_is_left(daemon: Daemon) -> None:

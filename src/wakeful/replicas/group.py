@@ -23,7 +23,7 @@ UNSEEN_TRIES = 12
 LONGEST_PAUSE = 0.8
 """Seconds between two starts."""
 DRAIN_SECONDS = 30.0
-"""Longest wait for the runs of a replica that is to end."""
+"""Shortest limit for the runs of a replica that is to end. A request may take longer, and nothing that somebody still waits for is cut."""
 TRIM_SECONDS = 5.0
 """A replica that has been idle for so long gives back what large runs have left in its slots: the sums of memory do not count it, and a model that
 never sleeps would hold it for ever. A client that asks one large question after the other does not pay for new pages each time."""
@@ -151,7 +151,7 @@ class ReplicaGroup:
             self._reasons[replica.number] = reason
             self._owner.replica_draining(replica)
             replica.stop()
-            self._set_timer(replica, DRAIN_SECONDS, replica.kill)
+            self._set_timer(replica, max(DRAIN_SECONDS, self.settings.admission.request_timeout), replica.kill)
         elif replica.state in (State.WAITING, State.STARTING):
             replica.kill()
             self._remove(replica)
