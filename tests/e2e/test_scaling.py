@@ -1,5 +1,6 @@
 """Bursts multiply replicas up to each ceiling, and nothing is dropped whatever ends the growth."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from tests import onnx_models
 from tests.crowd import Crowd, calm
-from tests.daemon import Daemon, running, wait_until
+from tests.daemon import Daemon, frozen, running, wait_until
 
 MODELS = """
 [defaults]
@@ -21,6 +22,19 @@ request_timeout_ms = 60000
 id = "bounded"
 path = "slow.onnx"
 max_replicas = 4
+
+[[models]]
+id = "even"
+path = "slow.onnx"
+max_replicas = 4
+idle_timeout_secs = 8
+
+[[models]]
+id = "hesitant"
+path = "slow.onnx"
+max_replicas = 3
+threads = 2
+request_timeout_ms = 600000
 
 [[models]]
 id = "patient"
@@ -116,6 +130,38 @@ def test_work_that_waits_moves_to_the_new_replicas(daemon: Daemon) -> None:
     assert_all_answered(crowd, 160)
     assert daemon.metric("wakeful_batch_rows_count", model="bounded") == before + 160
     assert ready(daemon, "bounded") == 4
+
+
+def test_an_even_load_grows_once_and_keeps_what_it_has(daemon: Daemon) -> None:
+    """C15: a hundred callers at zero, and as many without a pause. Each step makes the queues shorter, and yet nothing goes before silence."""
+    with Crowd(daemon, "even", clients=100) as crowd:
+        daemon.wait_event("load", "even", text="#3 ready")
+        more = crowd.answered + 120
+        wait_until(lambda: crowd.answered > more, "all four have served for a while")
+        assert texts(daemon, "even", "unload") == []
+        steps = [daemon.metric("wakeful_scaling_steps_total", model="even", direction=direction) for direction in ("up", "down")]
+    assert steps == [3, 0]
+    assert crowd.wrong == []
+    assert set(crowd.statuses) == {200}, crowd.errors[:3]
+    assert [text.partition(" ")[0] for text in texts(daemon, "even", "load")] == ["#0", "#1", "#2", "#3"]
+
+
+def test_a_step_down_in_the_middle_of_a_step_up_ends_those_that_start(daemon: Daemon) -> None:
+    """C15: two threads, so that further replicas come from the nursery, which does not answer. The one that works loses nothing."""
+    assert daemon.infer("hesitant", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+    before = set(daemon.children())
+    unload = threading.Thread(target=daemon.call, args=("POST", "/v2/repository/models/hesitant/unload"))
+    with frozen(daemon.nursery()):
+        with Crowd(daemon, "hesitant", clients=16, requests=1) as crowd:
+            wait_until(lambda: daemon.metric("wakeful_replicas", model="hesitant", state="starting") == 1, "another one is to start")
+            unload.start()
+        assert_all_answered(crowd, 16)
+        unload.join(60)
+        gone = [event["figures"]["replica"] for event in daemon.events(model="hesitant") if event["kind"] == "unload"]
+        assert gone == [1, 0]
+        assert calm(daemon, "hesitant")
+    wait_until(lambda: set(daemon.children()) < before, "no process is left of either")
+    assert daemon.infer("hesitant", "x", [1, 2, 3, 4], [1, 4])[0] == 200
 
 
 def test_a_queue_below_the_threshold_is_no_reason(daemon: Daemon) -> None:
