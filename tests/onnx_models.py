@@ -279,6 +279,22 @@ def hungry(path: Path) -> Path:
     )
 
 
+def greedy(path: Path, rows: int) -> Path:
+    """x FP32 [N,4] -> y the same; more than `rows` rows in a run need 64 TiB."""
+    graph = f"""greedy (float[N,4] x) => (float[N,4] y)
+        <int64[1] limit = {{{rows + 1}}}, int64[1] huge = {{{2**44}}}, int64[1] one = {{1}}>
+        {{
+            count = Shape<start = 0, end = 1>(x)
+            over = Div(count, limit)
+            more = Mul(over, huge)
+            size = Add(more, one)
+            room = ConstantOfShape(size)
+            nothing = ReduceMax<keepdims = 1, axes = [0]>(room)
+            y = Add(x, nothing)
+        }}"""
+    return write(path, graph)
+
+
 def zipmap(path: Path) -> Path:
     """x FP32 [N,2] -> y, a sequence of maps: what skl2onnx makes of a classifier unless it is told not to."""
     graph = helper.make_graph(

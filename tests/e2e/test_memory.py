@@ -11,7 +11,8 @@ import pytest
 
 from tests import onnx_models
 from tests.crowd import Crowd, calm
-from tests.daemon import Daemon, running, wait_until
+from tests.daemon import Daemon, frozen, running, wait_until
+from tests.e2e.asking import ask_together, oip, tensor
 
 MB = 32
 MIB = 1024 * 1024
@@ -125,6 +126,27 @@ def test_the_least_recently_used_goes_and_nobody_else(files: Path, tmp_path: Pat
         assert "m0" not in {event["model"] for event in evictions(daemon)}
 
 
+def test_a_busy_one_is_skipped_though_it_was_used_least_recently(files: Path, tmp_path: Path) -> None:
+    """C30: exactly one goes, the idle one; that it never falls asleep by itself does not make it pinned. The busy one's run is finished."""
+    models = ["m0", "m1", "m2"]
+    with serving(files, tmp_path, 2 * MB + 12, entries(*models, keys="min_residency_secs = 0\nidle_timeout_secs = 0")) as daemon:
+        known(daemon, models)
+        for model in models:
+            assert daemon.call("POST", f"/v2/repository/models/{model}/unload")[0] == 200
+        asked(daemon, "m0")
+        wait_until(lambda: len(daemon.replicas()) == 1, "nothing but its replica is there")
+        busy = daemon.replicas()
+        asked(daemon, "m1")
+        since, begun = last(daemon), daemon.metric("wakeful_queue_seconds_count", model="m0")
+        with ExitStack() as crowds, frozen(*busy):
+            crowd = crowds.enter_context(Crowd(daemon, "m0", clients=1, requests=1))
+            wait_until(lambda: daemon.metric("wakeful_queue_seconds_count", model="m0") > begun, "it runs")
+            asked(daemon, "m2")
+            assert [event["model"] for event in evictions(daemon, since)] == ["m1"]
+        assert crowd.statuses == {200: 1}, crowd.errors
+        assert not [event for event in daemon.events(model="m0", since=str(since)) if event["kind"] in ("load", "unload", "restart")]
+
+
 def test_two_that_do_not_fit_together_are_served_in_turns(files: Path, tmp_path: Path) -> None:
     """C29: neither ever falls idle, and yet each gets its turn; that this is thrashing is counted and said."""
     with serving(files, tmp_path, MB + 8, entries("m0", "m1", keys="min_residency_secs = 0.3\nmax_replicas = 1")) as daemon:
@@ -143,6 +165,7 @@ def test_two_that_do_not_fit_together_are_served_in_turns(files: Path, tmp_path:
 
 
 def test_what_can_never_fit_is_refused_at_once_and_nobody_is_evicted(files: Path, tmp_path: Path) -> None:
+    """C30: the reason states the need and the budget."""
     onnx_models.weighty(files / "giant.onnx", 120)
     config = entries("m0", "m1", "giant", keys="min_residency_secs = 0")
     with serving(files, tmp_path, 2 * MB + 16, config) as daemon:
@@ -159,6 +182,7 @@ def test_what_can_never_fit_is_refused_at_once_and_nobody_is_evicted(files: Path
 
 
 def test_where_all_are_pinned_a_newcomer_is_refused_and_the_budget_kept(files: Path, tmp_path: Path) -> None:
+    """C30."""
     config = entries("m0", keys="pinned = true") + entries("m1")
     with serving(files, tmp_path, MB + 14, config) as daemon:
         wait_until(lambda: daemon.metric("wakeful_resident_bytes", model="m0") > MB * MIB, "the pinned one is loaded")
@@ -189,6 +213,60 @@ def test_a_stuck_victim_does_not_hold_up_what_fits_without_it(files: Path, tmp_p
             assert waiting.statuses == {504: 2}, waiting.errors
             daemon.process.kill()
             daemon.process.wait()
+
+
+def test_a_stuck_victim_is_ended_and_the_newcomer_gets_its_room(files: Path, tmp_path: Path) -> None:
+    """C24 and C29: its caller is told at its own deadline; from then on nobody waits for the run, and it does not last for ever."""
+    config = entries("m0", keys="min_residency_secs = 0\nrequest_timeout_ms = 700") + entries("m1", keys="min_residency_secs = 0")
+    with serving(files, tmp_path, MB + 8, config) as daemon:
+        known(daemon, ["m1", "m0"])
+        for _ in range(12):  # now it is known how long its runs take
+            asked(daemon, "m0")
+        wait_until(lambda: len(daemon.replicas()) == 1, "nothing but its replica is there")
+        stuck = daemon.replicas()
+        since, begun = last(daemon), daemon.metric("wakeful_queue_seconds_count", model="m0")
+        with frozen(*stuck), Crowd(daemon, "m0", clients=1, requests=1) as cut_off:
+            wait_until(lambda: daemon.metric("wakeful_queue_seconds_count", model="m0") > begun, "it runs")
+            with Crowd(daemon, "m1", clients=2, requests=1) as waiting:
+                wait_until(lambda: daemon.metric("wakeful_oldest_load_seconds") > 0, "a load waits for room")
+        assert cut_off.statuses == {504: 1}, cut_off.errors
+        assert waiting.statuses == {200: 2}, waiting.errors
+        assert [(event["model"], event["figures"]["reason"]) for event in evictions(daemon, since)] == [("m0", "lru")]
+        asked(daemon, "m0")
+        assert all(calm(daemon, model) for model in ("m0", "m1"))
+
+
+def test_a_merged_run_out_of_memory_is_made_smaller_and_the_limit_is_learnt(files: Path, tmp_path: Path) -> None:
+    """C26: an idle model goes, one more try, then halves; nothing of it reaches a caller, and it does not happen again, in the next life neither.
+
+    With the delay of ten minutes a run leaves when it is full, and not before: whoever is answered was in a run of 16 rows, or of the learnt 8.
+    """
+    onnx_models.greedy(files / "greedy.onnx", 8)
+    keys = 'batching = "on"\nbatch_policy = "timer"\nmax_batch_size = 16\nmax_batch_delay_ms = 600000\nmax_replicas = 1'
+    with serving(files, tmp_path, 512, entries("ident") + entries("greedy", keys=keys)) as daemon:
+        asked(daemon, "ident")
+        assert daemon.call("POST", "/v2/repository/models/greedy/load")[0] == 200
+
+        def answered(count: int, rows: int = 1) -> bool:
+            questions = [[float(100 * number + place) for place in range(4 * rows)] for number in range(count)]
+            answers = ask_together(daemon, [oip("greedy", tensor("x", [rows, 4], question)) for question in questions])
+            return [answer.output() for answer in answers] == questions
+
+        def runs() -> tuple[float, float]:
+            """Of eight rows at most, and all."""
+            small = daemon.metric("wakeful_batch_rows_bucket", model="greedy", le="8.0")
+            return small, daemon.metric("wakeful_batch_rows_count", model="greedy")
+
+        assert answered(16)
+        assert runs() == (2, 4)
+        assert [(event["model"], event["figures"]["reason"]) for event in evictions(daemon)] == [("ident", "oom")]
+        assert answered(8)
+        assert answered(1, rows=16)
+        assert daemon.call("POST", "/v2/repository/models/greedy/unload")[0] == 200
+        assert answered(16)
+        assert runs() == (7, 9)
+        assert daemon.metric("wakeful_restarts_total", model="greedy") == 0
+        asked(daemon, "ident")
 
 
 def test_out_of_memory_in_a_run_fails_only_the_request_that_needs_it(files: Path, tmp_path: Path) -> None:
