@@ -1,6 +1,7 @@
 """The kernel kills a replica for lack of memory: in a control group of our own, small enough to be filled."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,9 +11,10 @@ import pytest
 from tests import onnx_models
 from tests.crowd import Crowd, calm
 from tests.daemon import Daemon, running, wait_until
-from wakeful.memory import budget
+from tests.groups import child_group, inside
 
 LIMIT_MB = 448
+FAIR_MB = 64
 MODELS = """
 [defaults]
 prepare = "off"
@@ -29,43 +31,27 @@ path = "steady.onnx"
 pinned = true
 
 [[models]]
+id = "fair"
+path = "fair.onnx"
+
+[[models]]
 id = "giant"
 path = "giant.onnx"
 """
-ENTER = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 
 
 @pytest.fixture(scope="module")
 def group() -> Iterator[Path]:
-    """A child of our own memory group, so that what happens in it is charged to us as well. Skips where we may not make one (version 1 only)."""
-    own = budget._own_paths(budget.PROC).get("memory")
-    if own is None:
-        pytest.skip("no memory controller of cgroup v1 here")
-    parent = budget.CGROUPS / "memory" / own.lstrip("/")
-    path = parent / f"wakeful-test-{os.getpid()}"
-    try:
-        if (parent / "memory.use_hierarchy").read_text().strip() != "1":
-            pytest.skip("groups are not charged to their parents here")
-        path.mkdir()
-    except OSError as error:
-        pytest.skip(f"no group can be made here: {error}")
-    try:
+    """With a limit, and the group below it that the daemon lives in, without. Version 1 only."""
+    with child_group("memory", "inner") as path:
+        if not (path.parent / "memory.use_hierarchy").exists() or (path.parent / "memory.use_hierarchy").read_text().strip() != "1":
+            pytest.skip("no groups of version 1 that are charged to their parents here")
         (path / "memory.limit_in_bytes").write_text(str(LIMIT_MB * 1024 * 1024))
         with suppress(OSError):  # only where swap is accounted for
             (path / "memory.memsw.limit_in_bytes").write_text(str(LIMIT_MB * 1024 * 1024))
         if "oom_kill " not in (path / "memory.oom_control").read_text():
             pytest.skip("this kernel does not count its kills by group")
         yield path
-    finally:
-        wait_until(lambda: _removed(path), "the group is empty")
-
-
-def _removed(path: Path) -> bool:
-    try:
-        path.rmdir()
-    except OSError:
-        return False
-    return True
 
 
 @pytest.fixture(scope="module")
@@ -73,18 +59,21 @@ def daemon(group: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Da
     directory = tmp_path_factory.mktemp("oom")
     onnx_models.hungry(directory / "hungry.onnx")
     onnx_models.slow(directory / "steady.onnx", 200)
+    onnx_models.weighty(directory / "fair.onnx", FAIR_MB)
     onnx_models.weighty(directory / "giant.onnx", 200)  # fits the budget by its size, but not while its weights are unpacked
     (directory / "models.toml").write_text(MODELS)
     options = ["--config", str(directory / "models.toml"), "--no-grpc"]
-    with running(directory, *options, launcher=["sh", "-c", ENTER, str(group)]) as daemon:
+    with running(directory, *options, launcher=inside(group / "inner")) as daemon:
         yield daemon
 
 
 def test_the_budget_is_a_share_of_the_groups_limit(daemon: Daemon) -> None:
+    """C32: of the group above the daemon's own, which has none."""
     assert daemon.metric("wakeful_memory_budget_bytes") == int(0.85 * LIMIT_MB * 1024 * 1024)
 
 
 def test_a_run_that_fills_the_group_costs_its_replica_and_nobody_else(daemon: Daemon) -> None:
+    """C26: killed twice, and never a third time; callers of another model notice nothing."""
     assert daemon.infer("hungry", "size", [4], [1], "INT64")[0] == 200
     with Crowd(daemon, "steady", clients=3) as crowd:
         status, body = daemon.infer("hungry", "size", [LIMIT_MB * 1024 * 1024 // 2], [1], "INT64")  # four bytes each
@@ -107,3 +96,15 @@ def test_a_load_that_fills_the_group_has_failed_and_the_others_serve_on(daemon: 
     assert daemon.infer("steady", "x", [1, 2, 3, 4], [1, 4])[0] == 200
     assert daemon.infer("hungry", "size", [4], [1], "INT64")[0] == 200
     wait_until(lambda: calm(daemon, "giant"), "nothing is left over")
+
+
+def test_page_cache_is_no_reason_to_refuse_a_load(daemon: Daemon, group: Path, tmp_path: Path) -> None:
+    """C32: the group is full of a file that was read, which the kernel gives up as soon as somebody needs the room."""
+    file, since = tmp_path / "empty", daemon.events()[-1]["seq"]
+    file.touch()
+    os.truncate(file, LIMIT_MB * 1024 * 1024)
+    subprocess.run([*inside(group / "inner"), "cat", str(file)], check=True, timeout=60, stdout=subprocess.DEVNULL)
+    used = int((group / "memory.usage_in_bytes").read_text())
+    assert used > (LIMIT_MB - FAIR_MB) * 1024 * 1024  # no room for it, were the cache counted as used
+    assert daemon.infer("fair", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+    assert not [event for event in daemon.events(since=str(since)) if event["kind"] == "evict"]
