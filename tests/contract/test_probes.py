@@ -58,6 +58,7 @@ def loads(daemon: Daemon) -> int:
 
 
 def test_nothing_wakes_a_model_that_was_never_loaded(daemon: Daemon) -> None:
+    """C17."""
     for _ in range(20):
         look_everywhere(daemon)
     assert loads(daemon) == 0
@@ -65,6 +66,7 @@ def test_nothing_wakes_a_model_that_was_never_loaded(daemon: Daemon) -> None:
 
 
 def test_nothing_keeps_a_model_awake_or_wakes_it_again(daemon: Daemon) -> None:
+    """C17."""
     assert daemon.infer("m", "x", [1, 2, 3, 4], [1, 4])[0] == 200
 
     def asleep() -> bool:
@@ -88,6 +90,7 @@ def test_what_is_not_there(daemon: Daemon, path: str) -> None:
 
 
 def test_no_header_makes_a_request_invisible(daemon: Daemon) -> None:
+    """C17: what a client says of itself is no reason not to count it."""
     body = {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]}
     before = daemon.metric("wakeful_requests_total", model="m")
     agents = ({"user-agent": "kube-probe/1.30"}, {"k-network-probe": "activator"}, {"user-agent": "Prometheus/2"})

@@ -85,7 +85,7 @@ def assert_unhurt(crowd: Crowd) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_replicas_die_at_random_moments_under_load(daemon: Daemon, seed: int) -> None:
-    """Each kill is followed by answers before the next one, so no request can meet two of them."""
+    """C27: one of two is killed in mid-batch. Each kill is followed by answers before the next one, so no request can meet two of them."""
     random_moment = random.Random(seed)
     before = daemon.metric("wakeful_restarts_total", model="steady", cause="signal")
     with Crowd(daemon, "steady", clients=12) as crowd:
@@ -136,6 +136,7 @@ def test_the_nursery_dies_under_load_and_replicas_live_on(daemon: Daemon) -> Non
 
 
 def test_nursery_and_replicas_die_together(daemon: Daemon) -> None:
+    """C27: both replicas in mid-batch, and who could start others."""
     with Crowd(daemon, "steady", clients=6) as crowd:
         for _ in range(2):
             more = crowd.answered + 20
@@ -163,6 +164,7 @@ def test_a_nursery_that_dies_again_and_again_loses_no_request(daemon: Daemon) ->
 
 
 def test_a_kill_during_the_load(daemon: Daemon) -> None:
+    """C27."""
     since = daemon.events()[-1]["seq"]
     known = set(daemon.children())
     with Crowd(daemon, "big", clients=4, requests=3, width=512, rows=1) as crowd:
@@ -188,6 +190,7 @@ def test_a_kill_during_the_unload(daemon: Daemon) -> None:
 
 
 def test_a_model_without_replicas_is_not_ready(daemon: Daemon) -> None:
+    """C27: health tells of it at once, and the model comes back."""
     assert daemon.infer("quick", "x", [1, 2, 3, 4], [1, 4])[0] == 200
     assert daemon.call("GET", "/v2/models/quick/ready")[0] == 200
     since = daemon.events()[-1]["seq"]
@@ -201,7 +204,7 @@ def test_a_model_without_replicas_is_not_ready(daemon: Daemon) -> None:
 
 
 def test_a_request_that_takes_every_replica_down_fails_alone(daemon: Daemon) -> None:
-    """Two deaths are enough evidence: it is refused, and what shared its batch is answered."""
+    """C26: two deaths are enough evidence: it is refused, and what shared its batch is answered."""
     since = daemon.events()[-1]["seq"]
     answers: list[tuple[int, object]] = []
     thread = threading.Thread(target=lambda: answers.append(daemon.infer("long", "x", [1, 2, 3, 4], [1, 4])))
