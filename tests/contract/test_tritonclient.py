@@ -170,6 +170,7 @@ def test_bf16(client: triton.InferenceServerClient, binary_out: bool) -> None:
 @pytest.mark.parametrize("binary_out", [True, False])
 @pytest.mark.parametrize("binary_in", [True, False])
 def test_texts(client: triton.InferenceServerClient, binary_in: bool, binary_out: bool) -> None:
+    """C39: the same texts on all ways, a megabyte, a NUL and an empty one among them."""
     texts = ["", "€", "a\0b", "\0", "é" * 500_000, " spaces ", 'quote " backslash \\ newline \n', "🜁"]
     sent = np.array([text.encode() for text in texts], object)
     result = client.infer("strid", [tensor("x", "BYTES", sent, binary_in)], outputs=wanted("y", binary=binary_out))
@@ -177,7 +178,7 @@ def test_texts(client: triton.InferenceServerClient, binary_in: bool, binary_out
 
 
 def test_bytes_that_are_no_text_are_refused(client: triton.InferenceServerClient) -> None:
-    """ONNX Runtime's strings are UTF-8; other bytes must not come back as something else."""
+    """C39: ONNX Runtime's strings are UTF-8; other bytes must not come back as something else."""
     status, message = refused(client, "strid", [tensor("x", "BYTES", np.array([b"\xff\x00"], object))])
     assert status == "400"
     assert "x" in message
@@ -242,7 +243,7 @@ def test_weights_in_a_file_of_their_own(client: triton.InferenceServerClient) ->
 
 @pytest.mark.parametrize("binary", [True, False])
 def test_large_tensors_both_ways(client: triton.InferenceServerClient, binary: bool) -> None:
-    """5 MB as bytes, and 5 MB as text."""
+    """C41: 5 MB as bytes, and 5 MB as text."""
     x = np.random.default_rng(0).integers(0, 2**20, (2, 600_000 if binary else 250_000)).astype(np.float32) / 8
     result = client.infer("identdyn", [fp32("x", x, binary)], outputs=wanted("y", binary=binary))
     assert np.array_equal(result.as_numpy("y"), x)
@@ -251,6 +252,7 @@ def test_large_tensors_both_ways(client: triton.InferenceServerClient, binary: b
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
 def test_compressed_bodies(client: triton.InferenceServerClient, algorithm: str, binary: bool) -> None:
+    """C40"""
     x = np.arange(40_000, dtype=np.float32).reshape(10_000, 4)
     result = client.infer(
         "ident", [fp32("x", x, binary)], outputs=wanted("y", binary=binary),
@@ -261,7 +263,7 @@ def test_compressed_bodies(client: triton.InferenceServerClient, algorithm: str,
 
 @pytest.mark.parametrize("binary", [True, False])
 def test_what_is_no_number(client: triton.InferenceServerClient, binary: bool) -> None:
-    """0, -Infinity and NaN: bit by bit as binary data; JSON has no such numbers, and says null."""
+    """C35: 0, -Infinity and NaN: bit by bit as binary data; JSON has no such numbers, and says null."""
     result = client.infer("log", [fp32("x", [1, 0, -1])], outputs=wanted("y", binary=binary))
     assert np.array_equal(result.as_numpy("y"), np.array([0, -np.inf if binary else np.nan, np.nan], np.float32), equal_nan=True)
     if not binary:
@@ -269,6 +271,7 @@ def test_what_is_no_number(client: triton.InferenceServerClient, binary: bool) -
 
 
 def test_what_is_no_number_is_refused_in_json(client: triton.InferenceServerClient) -> None:
+    """C35"""
     for value in (np.nan, np.inf):
         status, message = refused(client, "log", [fp32("x", [1, value], binary=False)])
         assert status == "400"
@@ -360,6 +363,7 @@ def test_the_asynchronous_client(daemon: Daemon) -> None:
 def test_refusals_tell_what_is_wrong(
     client: triton.InferenceServerClient, model: str, inputs: list[Any], options: dict[str, Any], status: str, words: list[str]
 ) -> None:
+    """C43"""
     for _ in range(2):  # the same whether the model slept or not
         got, message = refused(client, model, inputs, **options)
         assert got == status
@@ -378,6 +382,7 @@ def test_shared_memory_is_refused(client: triton.InferenceServerClient) -> None:
 
 
 def test_a_body_over_the_limit(client: triton.InferenceServerClient) -> None:
+    """C40, C41"""
     status, message = refused(client, "identdyn", [fp32("x", np.zeros((1, 2_100_000)))])
     assert status == "413"
     assert "max_body" in message
@@ -387,6 +392,7 @@ def test_a_body_over_the_limit(client: triton.InferenceServerClient) -> None:
 
 
 def test_a_model_that_cannot_be_loaded(client: triton.InferenceServerClient) -> None:
+    """C43"""
     for _ in range(2):
         status, message = refused(client, "broken", [fp32("x", [[1, 2, 3, 4]])])
         assert status == "503"
@@ -407,6 +413,7 @@ def test_a_timeout_ends_the_wait(daemon: Daemon, client: triton.InferenceServerC
 
 
 def test_a_full_queue_refuses_at_once(daemon: Daemon) -> None:
+    """C43"""
     async def use() -> list[Any]:
         async with triton_aio.InferenceServerClient(f"{daemon.host}:{daemon.port}") as client:
             await client.load_model("narrow")

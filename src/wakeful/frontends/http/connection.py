@@ -343,6 +343,7 @@ class Connection(asyncio.Protocol):
                     then(future.result)
             except Exception as error:  # noqa: BLE001 - as in _handle
                 self.fail(error)
+                error.__traceback__ = None  # its frames hold the body, and the future that holds the error: only the collector would find them
 
         asyncio.get_running_loop().run_in_executor(None, work).add_done_callback(done)
 
