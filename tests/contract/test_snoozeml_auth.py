@@ -44,6 +44,7 @@ def client(daemon: Daemon, *, api_key: str | None = None, token: str | None = No
 
 
 def test_health_is_open_and_nothing_else(daemon: Daemon) -> None:
+    """C51"""
     for path in ("/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"):
         assert daemon.call("GET", path)[0] == 200
     for method, path, _ in ROUTES:
@@ -53,6 +54,7 @@ def test_health_is_open_and_nothing_else(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize(("key", "role"), [(READER, "read_only"), (CALLER, "inference"), (BOSS, "admin")])
 def test_every_route_asks_for_its_role(daemon: Daemon, key: str, role: str) -> None:
+    """C51: metrics too, where they are protected."""
     for method, path, needed in ROUTES:
         for headers in ({"authorization": f"Bearer {key}"}, {"authorization": f"bEARER  {key}"}, {"x-api-key": key}):
             status = daemon.call(method, path, {} if method == "POST" else None, headers)[0]
@@ -102,6 +104,7 @@ def test_a_stranger_is_told_before_the_body_is_waited_for(daemon: Daemon) -> Non
 
 
 def test_nothing_that_was_shown_is_logged(daemon: Daemon) -> None:
+    """C51"""
     for secret in (READER, CALLER, BOSS, SECRET):
         assert secret not in daemon.log
     assert "need one of 3 keys or a token; health is open" in daemon.log
