@@ -78,18 +78,22 @@ def holds(daemon: Daemon, inode: str) -> bool:
         "file:%2F%2F%2Fetc%2Fpasswd", "http:%2F%2F169.254.169.254", "%20single", "versions", "single/versions/../1",
     ],
 )
-def test_c50_a_name_is_only_a_name(daemon: Daemon, name: str) -> None:
-    """The same 404 in the same words, whether or not a file of that name exists, and nothing is opened."""
+def test_a_name_is_only_a_name(daemon: Daemon, name: str) -> None:
+    """C50: the same 404 in the same words, whether or not a file of that name exists, and nothing is opened."""
     calls = [
         ("POST", f"/v2/models/{name}/infer", ASKED), ("GET", f"/v2/models/{name}/ready", None), ("GET", f"/v2/models/{name}", None),
         ("GET", f"/v2/models/{name}/config", None), ("POST", f"/v2/repository/models/{name}/load", None),
-        ("POST", f"/v1/models/{name}/infer", ASKED), ("POST", f"/v1/models/{name}/load", None), ("POST", f"/v1/models/{name}/pin", None),
+        ("POST", f"/v2/repository/models/{name}/unload", None), ("GET", f"/v2/models/{name}/stats", None),
+        ("POST", f"/v2/models/{name}/versions/1/infer", ASKED), ("POST", f"/v1/models/{name}/infer", ASKED),
+        *(("POST", f"/v1/models/{name}/{verb}", None) for verb in ("load", "unload", "pin", "unpin")),
     ]
+    before = len(daemon.events())
     for method, path, body in calls:
         status, answer = daemon.call(method, path, body)
         assert status == 404, (path, answer)
         assert answer["error"].startswith(("no model is called ", "model single has no version"))
         assert "onnx" not in answer["error"].replace(repr(name), "").replace(name, "")
+    assert len(daemon.events()) == before
 
 
 def test_clients_that_leave_leave_nothing(daemon: Daemon) -> None:
