@@ -93,6 +93,11 @@ def gather10(path: Path) -> Path:
     return write(path, f"gather10 (int64[N] i) => (float[N] y) <float[10] table = {table}> {{ y = Gather(table, i) }}")
 
 
+def quotient(path: Path) -> Path:
+    """a INT64 [N], b INT64 [N] -> y = a / b. The smallest a by -1 has no answer in 64 bits: the processor ends the process (SIGFPE)."""
+    return write(path, "quotient (int64[N] a, int64[N] b) => (int64[N] y) { y = Div(a, b) }")
+
+
 def two_inputs(path: Path) -> Path:
     """a FP32 [N,2], b FP32 [N,2] -> y = a - b."""
     return write(path, "two_inputs (float[N,2] a, float[N,2] b) => (float[N,2] y) { y = Sub(a, b) }")

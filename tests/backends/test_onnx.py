@@ -141,6 +141,26 @@ def test_what_the_model_refuses_is_the_callers_fault(tmp_path: Path, capfd: pyte
     assert capfd.readouterr().err == "", "a bad request must not write to the log"
 
 
+@pytest.mark.parametrize(
+    ("graph", "inputs"),
+    [
+        ("(int64[N] a, int64[N] b) => (int64[N] y) { y = Div(a, b) }", {"a": np.array([7]), "b": np.array([0])}),
+        ("(int64[N] a, int64[N] b) => (int64[N] y) { y = Mod(a, b) }", {"a": np.array([7]), "b": np.array([0])}),
+        ("(string[N] x) => (float[N] y) { y = Cast<to = 1>(x) }", {"x": np.array(["abc"], object)}),
+        ("(string[N] x) => (int64[N] y) { y = Cast<to = 7>(x) }", {"x": np.array(["9" * 30], object)}),
+        ("(float[N] x, int64[1] k) => (float[K] y, int64[K] z) { y, z = TopK(x, k) }", {"x": np.zeros(4, np.float32), "k": np.array([9])}),
+        ("(float[N] x, int64[2] s) => (float[A] y, float[B] z) { y, z = Split(x, s) }", {"x": np.zeros(4, np.float32), "s": np.array([1, 1])}),
+        ("(float[N] x, float[1] s) => (float[M] y) { y = Resize(x, , s) }", {"x": np.zeros(2, np.float32), "s": np.array([-1], np.float32)}),
+    ],
+    ids=["Div", "Mod", "Cast to float", "Cast to int", "TopK", "Split", "Resize"],
+)
+def test_values_that_a_kernel_cannot_work_with_are_the_callers_fault(tmp_path: Path, graph: str, inputs: dict[str, np.ndarray]) -> None:
+    """C43: 400 and not 500, which would be taken for a fault of ours and tried again."""
+    with pytest.raises(InvalidInput) as caught:
+        opened(onnx_models.write(tmp_path / "m.onnx", f"m {graph}")).run(inputs)
+    assert_readable(caught.value.message)
+
+
 def test_missing_bf16_input_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"missing: x"):
         opened(onnx_models.typed(tmp_path / "m.onnx", "BF16")).run({})

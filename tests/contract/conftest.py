@@ -36,6 +36,13 @@ queue_limit = 2
 max_batch_size = 2
 
 [[models]]
+id = "limited"
+path = "ten_at_most.onnx"
+max_replicas = 1
+queue_limit = 10
+max_batch_size = 2
+
+[[models]]
 id = "hasty"
 path = "hasty_limit.onnx"
 request_timeout_ms = 1
@@ -50,8 +57,8 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     models.mkdir()
     for make in (
         onnx_models.all_types, onnx_models.constout, onnx_models.fixed1, onnx_models.gather10, onnx_models.hungry, onnx_models.ident,
-        onnx_models.identdyn, onnx_models.log, onnx_models.optional_input, onnx_models.scalar, onnx_models.strid, onnx_models.two_inputs,
-        onnx_models.two_outputs,
+        onnx_models.identdyn, onnx_models.log, onnx_models.optional_input, onnx_models.quotient, onnx_models.scalar, onnx_models.strid,
+        onnx_models.two_inputs, onnx_models.two_outputs,
     ):
         make(models / f"{make.__name__}.onnx")
     for datatype in TYPES:
@@ -59,6 +66,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     onnx_models.heavy(models / "external.onnx", 2, external=True)
     onnx_models.ident(models / "named.onnx")
     onnx_models.slow(models / "narrow_queue.onnx", 5000)
+    onnx_models.slow(models / "ten_at_most.onnx", 5000)
     onnx_models.slow(models / "hasty_limit.onnx", 5000)
     onnx_models.ident(models / "asleep.onnx")  # nobody may load it
     (models / "broken.onnx").write_bytes((models / "ident.onnx").read_bytes()[:40])

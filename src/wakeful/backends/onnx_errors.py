@@ -21,7 +21,9 @@ _OUT_OF_MEMORY = re.compile(r"failed to allocate|bad_alloc|out of memory|allocat
 # A kernel that meets shapes or values it cannot work with reports a plain FAIL. These come from the input: the model ran with others.
 _INPUT_AT_FAULT = re.compile(
     r"out of (?:data )?bounds|out of range|dimension mismatch|dimensions? (?:of|do not|must)|cannot be reshaped|attempting to broadcast"
-    r"|incompatible dimensions|size overflowed|shape\.Size\(\) must be >= 0|invalid (?:rank|dimensions|input)",
+    r"|incompatible dimensions|size overflowed|shape\.Size\(\) must be >= 0|invalid (?:rank|dimensions|input)|integer (?:division|modulo) by zero"
+    r"|should (?:not )?be greater than|should have same|cannot split using values"
+    r"|^Cast: sto[a-z]{1,4}$",  # the C++ function that makes no number of a text
     re.IGNORECASE,
 )
 
@@ -29,7 +31,7 @@ _STATUS = re.compile(r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
 _NODE = re.compile(r"Non-zero status code returned while running (\w+) node\. Name:'[^']*' Status Message: ")
 _SOURCE = re.compile(
     r"(?:/\S*/)?[\w.]+\.(?:cc|cpp|cu|cuh|h|hpp):\d+ "  # the file and line, then the function:
-    r"(?:[^()]{0,300}::[^()]{0,300}\((?:[^()]|\([^()]*\))*\)(?: const)?(?: \[with [^\]]*\])? |\w+ )"  # in full, or its bare name
+    r"(?:[^()]{0,300}::[^()]{0,300}\((?:[^()]|\([^()]*\))*\)(?: const)?(?: \[with [^\]]*\])? |\w+(?:\(\))? )"  # in full, or its bare name
 )
 _LOADING = re.compile(r"^Load model from .*? failed:", re.DOTALL)
 _DIRECTORY = re.compile(r"(?<![\w.])/(?:[^\s/\"':,]+/)+")
