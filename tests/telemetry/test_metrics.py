@@ -103,7 +103,7 @@ def test_the_page_shows_what_is_defined_and_nothing_else() -> None:
 
 
 def test_counters_survive_the_model() -> None:
-    """Ten calls, unload, scrape, load again, five calls: fifteen, and never less on the way (a counter that falls breaks rate())."""
+    """C48: ten calls, unload, scrape, load again, five calls: fifteen, and never less on the way (a counter that falls breaks rate())."""
     metrics = Metrics()
 
     def answered() -> float:
