@@ -83,6 +83,7 @@ def test_every_accepted_request_is_answered(directory: Path, number: signal.Sign
 
 
 def test_what_waits_behind_a_long_queue_is_answered_too(directory: Path) -> None:
+    """C49"""
     with running(directory, *options(directory)) as daemon:
         answers: list[object] = []
         threads = [asking(daemon, "steady", answers) for _ in range(60)]
@@ -94,27 +95,43 @@ def test_what_waits_behind_a_long_queue_is_answered_too(directory: Path) -> None
 
 
 def test_during_the_lame_duck_time_it_serves_on_without_being_ready(directory: Path) -> None:
+    """C49: old connections and new ones, sleeping models too: nothing is put away before the last answer, so nobody hears of an unknown model."""
     with running(directory, *options(directory, lame_duck=60)) as daemon:
-        assert daemon.infer("steady", "x", [1, 2, 3, 4], [1, 4])[0] == 200
-        assert daemon.call("GET", "/v2/health/ready")[0] == 200
-        daemon.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: daemon.call("GET", "/v2/health/ready")[0] == 503, "it is not ready any more")
-        assert daemon.call("GET", "/v2/health/live")[0] == 200
-        assert daemon.infer("steady", "x", [1, 2, 3, 4], [1, 4])[0] == 200
-        assert daemon.stop() == 0  # the second signal shortens the wait
+        with Crowd(daemon, "steady", clients=12) as crowd:
+            wait_until(lambda: crowd.answered > 20, "requests are answered")
+            assert daemon.call("GET", "/v2/health/ready")[0] == 200
+            daemon.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: daemon.call("GET", "/v2/health/ready")[0] == 503, "it is not ready any more")
+            served = crowd.answered
+            assert daemon.call("GET", "/v2/health/live")[0] == 200
+            for model in ("steady", "big"):
+                assert daemon.infer(model, "x", [1, 2, 3, 4], [1, 4])[0] == 200
+            wait_until(lambda: crowd.answered > served + 20, "those who are there are served on")
+            assert crowd.errors == []
+            assert daemon.stop() == 0  # the second signal shortens the wait
+        assert crowd.wrong == []
+        assert set(crowd.statuses) <= {200, 503, 0}
+        assert "cut off" not in daemon.log
 
 
-def test_a_request_for_a_sleeping_model_is_answered_though_the_stop_comes_during_its_load(directory: Path) -> None:
+def test_what_waits_for_a_load_is_answered_though_the_stop_comes_meanwhile(directory: Path) -> None:
+    """C49: a load that somebody asked for, and a request for the same model."""
     with running(directory, *options(directory)) as daemon:
         answers: list[object] = []
-        thread = asking(daemon, "big", answers)
+        load = threading.Thread(target=lambda: answers.append(daemon.call("POST", "/v2/repository/models/big/load")[0]))
+        load.start()
         wait_until(lambda: daemon.metric("wakeful_replicas", model="big", state="starting") == 1 or answers, "it loads")
+        request = asking(daemon, "big", answers)
+        wait_until(lambda: daemon.metric("wakeful_queue_requests", model="big") + daemon.metric("wakeful_queue_seconds_count", model="big"),
+                   "the request is there")
         assert daemon.stop() == 0
-        thread.join(60)
-        assert answers == [200]
+        for thread in (load, request):
+            thread.join(60)
+        assert answers == [200, 200]
 
 
 def test_a_run_that_does_not_end_is_cut_at_the_limit_and_the_status_says_so(directory: Path) -> None:
+    """C49"""
     with running(directory, *options(directory, grace=1)) as daemon:
         answers: list[object] = []
         thread = asking(daemon, "endless", answers)
@@ -130,6 +147,7 @@ def test_a_run_that_does_not_end_is_cut_at_the_limit_and_the_status_says_so(dire
 
 
 def test_a_second_signal_shortens_the_wait(directory: Path) -> None:
+    """C49"""
     with running(directory, *options(directory, grace=3600)) as daemon:
         answers: list[object] = []
         thread = asking(daemon, "endless", answers)
@@ -142,6 +160,7 @@ def test_a_second_signal_shortens_the_wait(directory: Path) -> None:
 
 
 def test_a_new_connection_is_refused_and_a_kept_one_is_closed(directory: Path) -> None:
+    """C49"""
     with running(directory, *options(directory, grace=3600)) as daemon:
         kept = http.client.HTTPConnection(daemon.host, daemon.port, timeout=60)
         assert ask(kept, "steady", [1, 2, 3, 4], [1, 4])[0] == 200
