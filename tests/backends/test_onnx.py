@@ -272,7 +272,7 @@ def test_prepared_copy_stands_alone_and_answers_like_the_original(tmp_path: Path
     x = np.random.default_rng(0).standard_normal((3, 512)).astype(np.float32)
     expected = opened(path).run({"x": x})
     backend.prepare(str(path), str(made(tmp_path / "copy")))
-    assert sorted(os.listdir(tmp_path / "copy")) == ["model.onnx", "weights.bin"]
+    assert set(os.listdir(tmp_path / "copy")) - {backend.DRAFT} == {"model.onnx", "weights.bin"}  # a draft is a matter of measured times
     shutil.rmtree(tmp_path / "original")
     model = opened(path, prepared=str(tmp_path / "copy"))
     assert model.prepared
