@@ -103,6 +103,34 @@ class Daemon:
         """Pids of all replicas, those among them that only look into a file or take a self-test."""
         return [pid for pid, role in self.children().items() if role == "replica"]
 
+    def wake(self, model: str) -> int:
+        """Load a model that has one replica, and wait until that is all: its pid."""
+        before = set(self.replicas())
+        status, answer = self.call("POST", f"/v2/repository/models/{model}/load")
+        assert status == 200, answer
+        wait_until(lambda: len(set(self.replicas()) - before) == 1, "the copy that took the self-test is gone")
+        [pid] = set(self.replicas()) - before
+        return pid
+
+    def connections(self) -> dict[int, str]:
+        """Those that were accepted: the client's port, and the inode of our end."""
+        rows = [line.split() for line in Path(f"/proc/{self.process.pid}/net/tcp").read_text().splitlines()[1:]]
+        listening, orphaned = "0A", "0"
+        ports = ((int(row[1].rpartition(":")[2], 16), int(row[2].rpartition(":")[2], 16), row) for row in rows)
+        return {theirs: row[9] for ours, theirs, row in ports if ours == self.port and row[3] != listening and row[9] != orphaned}
+
+    def sockets(self) -> set[str]:
+        """Inodes of all sockets that it holds open."""
+        found = set()
+        for entry in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            try:
+                target = str(entry.readlink())
+            except OSError:
+                continue
+            if target.startswith("socket:["):
+                found.add(target[len("socket:["):-1])
+        return found
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Stop it and return its exit status; its children must be gone with it."""
         children = self.children() if self.process.poll() is None else {}
@@ -163,6 +191,16 @@ def frozen(*pids: int) -> Iterator[None]:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """A process that does nothing for the time of a block."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def wait_until(condition: Any, what: str, seconds: float = 30.0) -> None:

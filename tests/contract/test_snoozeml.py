@@ -1,11 +1,8 @@
 """The unmodified `snoozeml` client over HTTP against a real daemon."""
 
 import asyncio
-import os
-import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +11,7 @@ from snoozeml import AsyncSnoozeClient, ModelState, SnoozeClient, exceptions
 
 from tests import onnx_models
 from tests.contract.conftest import TYPES
-from tests.daemon import Daemon, running, wait_until
+from tests.daemon import Daemon, running, stopped, wait_until
 
 ROW = np.array([[1, 2, 3, 4]], np.float32)
 
@@ -27,16 +24,6 @@ def client(daemon: Daemon) -> Iterator[SnoozeClient]:
 
 def state(client: SnoozeClient, model: str) -> ModelState:
     return client.models.get(model).state
-
-
-@contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    """A process that does nothing for the time of a block."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 # ── the daemon ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

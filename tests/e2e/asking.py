@@ -51,6 +51,18 @@ def tensor(name: str, shape: Sequence[int], data: Sequence[Any], datatype: str =
     return {"name": name, "shape": list(shape), "datatype": datatype, "data": list(data)}
 
 
+def declared(name: str, datatype: str, *shape: int) -> dict[str, Any]:
+    return {"name": name, "datatype": datatype, "shape": list(shape)}
+
+
+def binary(model: str, tensors: list[dict[str, Any]], chunks: list[bytes], **more: Any) -> Question:
+    """With binary data in both directions."""
+    inputs = [tensor | {"parameters": {"binary_data_size": len(chunk)}} for tensor, chunk in zip(tensors, chunks, strict=True)]
+    head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}} | more).encode()
+    headers = {JSON_LENGTH: str(len(head)), "Content-Type": BINARY}
+    return Question(f"/v2/models/{model}/infer", head + b"".join(chunks), headers)
+
+
 def ask_together(daemon: Daemon, questions: Sequence[Question]) -> list[Answer]:
     """Send all, each over a connection of its own, before any answer is read."""
     connections = [http.client.HTTPConnection(daemon.host, daemon.port, timeout=60) for _ in questions]
@@ -59,19 +71,25 @@ def ask_together(daemon: Daemon, questions: Sequence[Question]) -> list[Answer]:
             connection.connect()
         for connection, question in zip(connections, questions, strict=True):
             connection.request("POST", question.path, question.body, question.headers)
-        return [_read(connection) for connection in connections]
+        return [receive(connection) for connection in connections]
     finally:
         for connection in connections:
             connection.close()
 
 
 def ask(daemon: Daemon, question: Question) -> Answer:
-    with closing(http.client.HTTPConnection(daemon.host, daemon.port, timeout=60)) as connection:
-        connection.request("POST", question.path, question.body, question.headers)
-        return _read(connection)
+    with closing(send(daemon, question)) as connection:
+        return receive(connection)
 
 
-def _read(connection: http.client.HTTPConnection) -> Answer:
+def send(daemon: Daemon, question: Question) -> http.client.HTTPConnection:
+    """Over a connection of its own, from which the answer may be received later, or never."""
+    connection = http.client.HTTPConnection(daemon.host, daemon.port, timeout=60)
+    connection.request("POST", question.path, question.body, question.headers)
+    return connection
+
+
+def receive(connection: http.client.HTTPConnection) -> Answer:
     response = connection.getresponse()
     length = response.getheader(JSON_LENGTH)
     return Answer(response.status, None if length is None else int(length), response.read())

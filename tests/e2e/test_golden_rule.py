@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests import onnx_models
 from tests.daemon import Daemon, running
-from tests.e2e.asking import BINARY, JSON_LENGTH, Answer, Question, ask, ask_together
+from tests.e2e.asking import Answer, Question, ask, ask_together, binary, declared
 from wakeful.tensors import DTYPES, encode_strings
 
 TYPED = ("BOOL", "UINT8", "INT16", "INT64", "UINT64", "FP16", "BF16", "FP32", "FP64")
@@ -44,21 +44,9 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield daemon
 
 
-def binary(model: str, tensors: list[dict[str, Any]], chunks: list[bytes], **more: Any) -> Question:
-    """With binary data in both directions."""
-    inputs = [tensor | {"parameters": {"binary_data_size": len(chunk)}} for tensor, chunk in zip(tensors, chunks, strict=True)]
-    head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}} | more).encode()
-    headers = {JSON_LENGTH: str(len(head)), "Content-Type": BINARY}
-    return Question(f"/v2/models/{model}/infer", head + b"".join(chunks), headers)
-
-
 def plain(model: str, tensors: list[dict[str, Any]], data: list[list[Any]], **more: Any) -> Question:
     inputs = [tensor | {"data": values} for tensor, values in zip(tensors, data, strict=True)]
     return Question(f"/v2/models/{model}/infer", json.dumps({"inputs": inputs} | more).encode())
-
-
-def declared(name: str, datatype: str, *shape: int) -> dict[str, Any]:
-    return {"name": name, "datatype": datatype, "shape": list(shape)}
 
 
 rows = st.integers(1, 8)

@@ -9,7 +9,7 @@ import pytest
 
 from tests import onnx_models
 from tests.crowd import Crowd, calm
-from tests.daemon import Daemon, alive, running, wait_until
+from tests.daemon import Daemon, alive, running, stopped, wait_until
 
 MODELS = """
 [defaults]
@@ -69,11 +69,10 @@ def test_one_that_wakes_in_time_goes_on(daemon: Daemon) -> None:
     learnt(daemon, "alone")
     [frozen] = daemon.replicas()
     restarts = daemon.metric("wakeful_restarts_total", model="alone", cause="stuck")
-    os.kill(frozen, signal.SIGSTOP)
-    thread = threading.Thread(target=daemon.infer, args=("alone", "x", [1, 2, 3, 4], [1, 4]))
-    thread.start()
-    thread.join(30)
-    os.kill(frozen, signal.SIGCONT)
+    with stopped(frozen):
+        thread = threading.Thread(target=daemon.infer, args=("alone", "x", [1, 2, 3, 4], [1, 4]))
+        thread.start()
+        thread.join(30)
     assert daemon.infer("alone", "x", [6, 1, 2, 3], [1, 4])[1]["outputs"][0]["data"] == [6, 1, 2, 3]
     assert daemon.metric("wakeful_restarts_total", model="alone", cause="stuck") == restarts
     assert alive(frozen)

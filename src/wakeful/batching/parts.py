@@ -1,5 +1,6 @@
 """A request larger than one run may be: cut into parts that take turns with other callers, and rejoined in order."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from wakeful.errors import WakefulError
@@ -66,28 +67,26 @@ class Parted:
         if origin.rows % limit:
             counts.append(origin.rows % limit)
         pieces = [row_slices(tensor, counts) for tensor in origin.inputs]
-        self._parts = [self._part(index, [piece[index] for piece in pieces], count) for index, count in enumerate(counts)]
+        self._waiting = deque((count, [piece[index] for piece in pieces]) for index, count in enumerate(counts))
+        """Rows and inputs of parts that are not queued yet. A part knows its whole, and not the other way round: together they would keep the
+        request's body in memory until the garbage collector comes, which is seldom."""
         self._answers: list[list[Tensor] | None] = [None] * len(counts)
         self._missing = len(counts)
-        self._next = 0
         self._seconds = 0.0
         self._submit = submit
         self._answer = answer
         self._refuse = refuse
 
-    def _part(self, index: int, inputs: Sequence[Tensor], rows: int) -> Part:
-        origin = self.origin
-        return Part(
-            origin.model, inputs, origin.arrived, origin.deadline, parameters=origin.parameters, rows=rows, group=origin.group,
-            attempts=origin.attempts, whole=self, index=index,
-        )
-
     def submit_next(self) -> None:
         """Queue the next part, if there is one and somebody still waits for it."""
-        if self._next < len(self._parts) and not self.origin.left and not self.origin.settled:
-            part = self._parts[self._next]
-            self._next += 1
-            self._submit(part)
+        origin = self.origin
+        if self._waiting and not origin.left and not origin.settled:
+            index = len(self._answers) - len(self._waiting)
+            rows, inputs = self._waiting.popleft()
+            self._submit(Part(
+                origin.model, inputs, origin.arrived, origin.deadline, parameters=origin.parameters, rows=rows, group=origin.group,
+                attempts=origin.attempts, whole=self, index=index,
+            ))
 
     def goes_on(self, submit: Callable[[InferRequest], None]) -> None:
         """Another batcher serves what is left of it."""

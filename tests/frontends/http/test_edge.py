@@ -1,7 +1,6 @@
 """The edge of a real daemon: names, clients that leave, and the end."""
 
 import json
-import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import onnx_models
-from tests.daemon import Daemon, running, wait_until
+from tests.daemon import Daemon, running, stopped, wait_until
 from tests.frontends.http.stage import Client, get, pattern, post, serving
 from wakeful.engine import Engine
 from wakeful.frontends.http.connection import CONTINUE
@@ -50,25 +49,6 @@ def connect(daemon: Daemon) -> Client:
     return Client(socket.create_connection((daemon.host, daemon.port)))
 
 
-def inodes(daemon: Daemon) -> dict[int, str]:
-    """The daemon's accepted connections: the client's port, and the inode of our end."""
-    rows = [line.split() for line in Path(f"/proc/{daemon.process.pid}/net/tcp").read_text().splitlines()[1:]]
-    listening, orphaned = "0A", "0"
-    ports = ((int(row[1].rpartition(":")[2], 16), int(row[2].rpartition(":")[2], 16), row) for row in rows)
-    return {theirs: row[9] for ours, theirs, row in ports if ours == daemon.port and row[3] != listening and row[9] != orphaned}
-
-
-def holds(daemon: Daemon, inode: str) -> bool:
-    """Has the daemon still this socket open?"""
-    for entry in Path(f"/proc/{daemon.process.pid}/fd").iterdir():
-        try:
-            if str(entry.readlink()) == f"socket:[{inode}]":
-                return True
-        except OSError:
-            continue
-    return False
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -104,30 +84,27 @@ def test_clients_that_leave_leave_nothing(daemon: Daemon) -> None:
             client = connect(daemon)
             client.send(beginning)
             client.close(reset)
-    wait_until(lambda: not inodes(daemon), "all of them are closed")
+    wait_until(lambda: not daemon.connections(), "all of them are closed")
     assert daemon.call("GET", "/health/ready")[0] == 200
 
 
 @pytest.mark.parametrize("reset", [False, True])
 def test_who_has_left_costs_no_run(daemon: Daemon, reset: bool) -> None:
-    """The replica is frozen: what runs has begun, and of those behind it one client closes its connection, in good manner or not."""
+    """C06: the replica is frozen: what runs has begun, and of those behind it one client closes its connection, in good manner or not."""
     assert daemon.infer("single", "x", [1, 2, 3, 4], [1, 4])[0] == 200
     left = daemon.metric("wakeful_requests_total", model="single", outcome="left")
     [replica] = daemon.replicas()
-    wait_until(lambda: not inodes(daemon), "nobody is connected")
-    os.kill(replica, signal.SIGSTOP)
-    try:
+    wait_until(lambda: not daemon.connections(), "nobody is connected")
+    with stopped(replica):
         clients = [connect(daemon) for _ in range(5)]
         for client in clients:
             client.send(REQUEST)
         port = clients[-1].sock.getsockname()[1]
-        wait_until(lambda: port in inodes(daemon), "all are connected")
-        inode = inodes(daemon)[port]
+        wait_until(lambda: port in daemon.connections(), "all are connected")
+        inode = daemon.connections()[port]
         assert daemon.call("GET", "/health/live")[0] == 200  # it came later, so what the others sent has been read
         clients[-1].close(reset)
-        wait_until(lambda: not holds(daemon, inode), "the daemon knows that one has left")
-    finally:
-        os.kill(replica, signal.SIGCONT)
+        wait_until(lambda: inode not in daemon.sockets(), "the daemon knows that one has left")
     for client in clients[:-1]:
         assert client.receive()[0] == 200
         client.close()
