@@ -30,7 +30,9 @@ def batcher(waiting: int, wait: float = 0.0, run: float = 0.0, *, busy: bool = T
     costs = CostModel()
     for _ in range(CostModel.MIN_RUNS):
         costs.observe(1, run)
-    return SimpleNamespace(waiting=waiting, busy=busy, costs=costs, allowance=Allowance(), prospect=lambda _: Prospect(wait, wait + run))
+    return SimpleNamespace(
+        waiting=waiting, busy=busy, costs=costs, allowance=Allowance(), prospect=lambda _: Prospect(wait, wait + run), forget_left=lambda: False,
+    )
 
 
 def test_a_model_gives_each_request_its_timeout_unless_the_caller_is_in_more_of_a_hurry() -> None:
@@ -47,6 +49,19 @@ def test_a_full_queue_refuses_at_once_and_says_when_half_of_it_is_done() -> None
         admit(request(), settings, batcher(3, wait=8.0))
     assert refusal.value.retry_after == 4.0
     assert refusal.value.unstarted
+
+
+def test_nobody_is_refused_for_the_sake_of_those_who_have_left() -> None:
+    queue = batcher(3)
+
+    def forget_left() -> bool:
+        queue.waiting -= 1
+        return True
+
+    queue.forget_left = forget_left
+    admit(request(), model(queue_limit=3), queue)
+    with pytest.raises(Overloaded, match="1 requests waiting"):
+        admit(request(), model(queue_limit=1), queue)
 
 
 def test_who_cannot_be_answered_in_time_does_not_wait_for_it() -> None:

@@ -10,11 +10,23 @@ LONE_RUNS = 64
 
 
 def admit(request: InferRequest, settings: ModelSettings, batcher: Batcher) -> None:
-    """Raise Overloaded when the queue is full, or when the request cannot be answered in time as far as run times are known."""
-    limits, target = settings.admission, settings.batching.target_p99
-    latest = request.arrived + limits.request_timeout
+    """Raise Overloaded when the queue is full, or when the request cannot be answered in time as far as run times are known.
+
+    Nobody is refused for the sake of those who have left.
+    """
+    latest = request.arrived + settings.admission.request_timeout
     if request.deadline > latest:
         request.deadline = latest
+    try:
+        _weigh(request, settings, batcher)
+    except Overloaded:
+        if not batcher.forget_left():
+            raise
+        _weigh(request, settings, batcher)
+
+
+def _weigh(request: InferRequest, settings: ModelSettings, batcher: Batcher) -> None:
+    limits, target = settings.admission, settings.batching.target_p99
     waiting = batcher.waiting
     if waiting >= limits.queue_limit:
         raise Overloaded(

@@ -19,6 +19,22 @@ async def test_who_has_left_costs_no_run(stage: Stage) -> None:
     assert stage.stats.requests["test", "left"] == 1
 
 
+@staged(max_rows=4, max_delay=1.0)
+async def test_who_has_left_is_forgotten_before_a_newcomer_is_refused(stage: Stage) -> None:
+    """The look at all that wait is not repeated at once: refusals under overload must cost little."""
+    stage.replica()
+    asked = [stage.ask(number) for number in range(3)]
+    assert not stage.batcher.forget_left()
+    asked[1].left = True
+    assert not stage.batcher.forget_left()
+    await stage.wait(0.001)
+    assert stage.batcher.forget_left()
+    assert stage.batcher.waiting == 2
+    assert stage.stats.requests["test", "left"] == 1
+    await stage.wait(1.0)
+    await stage.serve()
+
+
 @staged(max_rows=2)
 async def test_who_leaves_during_the_run_does_not_disturb_the_neighbour(stage: Stage) -> None:
     replica = stage.replica()

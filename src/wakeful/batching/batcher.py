@@ -28,6 +28,9 @@ from wakeful.telemetry.metrics import ModelStats
 
 log = logging.getLogger(__name__)
 
+LOOK_PAUSE = 20e-6
+"""Seconds for each waiting request from one look at all of them to the next: dozens of times what the look takes."""
+
 
 class Owner(MemoryOwner, Protocol):
     """What the batcher tells the model that it belongs to."""
@@ -71,6 +74,8 @@ class Batcher:
         self._runs = 0
         self._next_deadline = FOREVER
         self._deadline_timer: asyncio.TimerHandle | None = None
+        self._next_look = 0.0
+        """When it may be asked again who has left."""
 
     # ── what the model asks ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -168,6 +173,20 @@ class Batcher:
             if isinstance(request, parts.Part):
                 request.whole.goes_on(self._enqueue)
             self._enqueue(request)
+
+    def forget_left(self) -> bool:
+        """Drop what waits although its caller has left; True if there was any. For whoever is about to refuse a newcomer because of a long queue.
+
+        A look at every request, so it is not repeated at once.
+        """
+        now = monotonic()
+        if now < self._next_look:
+            return False
+        before = self.waiting
+        self._drop_forsaken(now)
+        after = self.waiting
+        self._next_look = now + LOOK_PAUSE * after
+        return after < before
 
     def fail_all(self, error: WakefulError) -> None:
         """Refuse everything that waits."""
@@ -400,8 +419,8 @@ class Batcher:
             self._deadline_timer.cancel()
         self._deadline_timer = self._loop.call_later(max(deadline - monotonic(), 0.0), self._expire)
 
-    def _expire(self) -> None:
-        now = monotonic()
+    def _drop_forsaken(self, now: float) -> float:
+        """Settle whatever waits in vain, its caller gone or its time up. Returns the earliest deadline that is left."""
         nearest = FOREVER
         for queue in (self.room, *(lane.queue for lane in self.lanes)):
             for request in queue.expire(now):
@@ -409,6 +428,11 @@ class Batcher:
             nearest = min(nearest, queue.next_deadline())
         for lane in self.lanes:
             self._schedule(lane)  # with less to wait for, or nothing
+        return nearest
+
+    def _expire(self) -> None:
+        now = monotonic()
+        nearest = self._drop_forsaken(now)
         for lane in (*self.lanes, *self._closing):
             for _, batch in lane.running:
                 for request in batch.requests:
