@@ -19,13 +19,16 @@ MINUTE = "max_batch_delay_ms = 60000"
 
 TABLES = {
     "projection": f'batch_policy = "timer"\nmax_batch_size = 4\n{MINUTE}',
-    "ident": 'batch_policy = "timer"\nmax_batch_size = 7\nmax_batch_delay_ms = 2000',
+    "ident": f'batch_policy = "timer"\nmax_batch_size = 7\n{MINUTE}',
     "prompt": 'batch_policy = "timer"\nmax_batch_size = 1000\nmax_batch_delay_ms = 200',
     "constout": "",
     "nonzero": "",
     "mean0": "",
     "scalar": "",
     "centred": "",
+    "disguised_nonzero": "",
+    "renamed": "",
+    "renamed_on": f'batching = "on"\nbatch_policy = "timer"\nmax_batch_size = 3\n{MINUTE}',
     "fixed1": "max_batch_size = 8",
     "fixed4": "max_batch_size = 8",
     "fixed1_on": 'max_batch_size = 8\nbatching = "on"',
@@ -48,7 +51,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     models.mkdir()
     makers = {
         "prompt": onnx_models.ident, "packed": onnx_models.ident, "crowd": onnx_models.identdyn, "fixed1_on": onnx_models.fixed1,
-        "fixed4": fixed4, "no_delay": onnx_models.slow,
+        "fixed4": fixed4, "renamed": renamed, "renamed_on": renamed, "no_delay": onnx_models.slow,
     }
     for name in TABLES:
         make = makers.get(name) or getattr(onnx_models, name)
@@ -62,6 +65,11 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 def fixed4(path: Path) -> Path:
     """x FP32 [4,4] -> y the same; axis 0 is fixed."""
     return onnx_models.write(path, "fixed4 (float[4,4] x) => (float[4,4] y) { y = Identity(x) }")
+
+
+def renamed(path: Path) -> Path:
+    """x FP32 [N,4] -> y the same, but that it calls its rows M."""
+    return onnx_models.write(path, "renamed (float[N,4] x) => (float[M,4] y) { y = Identity(x) }")
 
 
 class Runs(NamedTuple):
@@ -122,6 +130,7 @@ def test_a_b_and_c_share_one_run_and_get_exactly_their_slices(daemon: Daemon, tm
 
 
 def test_what_never_fills_a_batch_leaves_when_the_delay_is_over(daemon: Daemon) -> None:
+    """C13."""
     before = runs(daemon, "prompt")
     waited = daemon.metric("wakeful_queue_seconds_sum", model="prompt")
     answers = ask_together(daemon, [x("prompt", 1, 4, k) for k in range(3)])
@@ -136,9 +145,10 @@ def test_what_never_fills_a_batch_leaves_when_the_delay_is_over(daemon: Daemon) 
 
 
 def test_c01_everybody_gets_his_rows_in_both_dialects(daemon: Daemon) -> None:
+    """C01."""
     counts = (1, 2, 3, 1)
     before = runs(daemon, "ident")
-    rounds = 40
+    rounds = 500
     for _ in range(rounds):
         questions = []
         for caller, rows in enumerate(counts):
@@ -153,15 +163,17 @@ def test_c01_everybody_gets_his_rows_in_both_dialects(daemon: Daemon) -> None:
 
 
 def test_c02_what_has_no_batch_axis_is_never_cut(daemon: Daemon) -> None:
-    for model in ("constout", "nonzero", "mean0", "scalar", "centred"):
+    """C02: the lengths agree by chance, and yet nothing is cut. `centred` and `disguised_nonzero` declare what they do not keep."""
+    for model in ("constout", "nonzero", "disguised_nonzero", "mean0", "scalar", "centred"):
         runs(daemon, model)
         assert batching(daemon, model)["merged"] is False
     for _ in range(5):
         one, two = ask_together(daemon, [x("constout", 1, 1, k) for k in (7, 8)])
         assert (one.output("y"), one.output("c")) == ([7], [1, 2])
         assert (two.output("y"), two.output("c")) == ([8], [1, 2])
-        indices = ask_together(daemon, [oip("nonzero", tensor("x", [1], [k])) for k in (5, 6, 7)])
-        assert [answer.output() for answer in indices] == [[0], [0], [0]]
+        for model in ("nonzero", "disguised_nonzero"):
+            indices = ask_together(daemon, [oip(model, tensor("x", [1], [k])) for k in (5, 6, 7)])
+            assert [(answer.output(), answer.json["outputs"][0]["shape"]) for answer in indices] == [([0], [1, 1])] * 3
         means = ask_together(daemon, [oip("mean0", tensor("x", [1, 4], [k] * 4)) for k in (1, 3)])
         assert [answer.output() for answer in means] == [[1], [3]]
         assert [answer.json["outputs"][0]["shape"] for answer in means] == [[], []]
@@ -171,9 +183,21 @@ def test_c02_what_has_no_batch_axis_is_never_cut(daemon: Daemon) -> None:
         assert [answer.output() for answer in centred] == [[0] * 4, [0] * 4]
 
 
+def test_c02_the_owner_knows_better_where_the_exporter_named_axis_0_otherwise(daemon: Daemon) -> None:
+    """C02: declared so, it might be another number of rows; `batching = "on"` says that it is not."""
+    for model, number in (("renamed", 3), ("renamed_on", 1)):
+        before = runs(daemon, model)
+        answers = ask_together(daemon, [x(model, 1, 4, k) for k in range(3)])
+        assert [answer.output()[0] for answer in answers] == [0, 1, 2]
+        assert runs(daemon, model).since(before) == Runs(number, 3, number)
+    assert "axis 0 of output y is M, of input x it is N" in str(batching(daemon, "renamed")["reason"])
+
+
 @pytest.mark.parametrize(("model", "rows"), [("fixed1", 1), ("fixed4", 4), ("fixed1_on", 1)])
 def test_c04_a_fixed_axis_0_is_not_merged(daemon: Daemon, model: str, rows: int) -> None:
+    """C04: whatever the settings say. The load tells of it, and the description."""
     before = runs(daemon, model)
+    daemon.wait_event("probe", model, text=f"runs requests one by one: input x has axis 0 fixed to {rows}")
     answers = ask_together(daemon, [x(model, rows, 4, 10 * k) for k in range(20)])
     assert [answer.output()[0] for answer in answers] == [10 * k for k in range(20)]
     assert runs(daemon, model).since(before) == Runs(20, 20 * rows, 20)
@@ -186,6 +210,7 @@ def test_c04_a_fixed_axis_0_is_not_merged(daemon: Daemon, model: str, rows: int)
 
 
 def test_c05_only_the_culprit_fails(daemon: Daemon) -> None:
+    """C05. A batch that cannot even be put together: `tests/faults/test_batches.py`."""
     before = runs(daemon, "gather10")
     one, two, bad, three = ask_together(daemon, [oip("gather10", tensor("i", [1], [k], "INT64")) for k in (1, 2, 99, 3)])
     assert [answer.output() for answer in (one, two, three)] == [[10], [20], [30]]
@@ -198,6 +223,7 @@ def test_c05_only_the_culprit_fails(daemon: Daemon) -> None:
 
 
 def test_c07_the_limit_counts_rows(daemon: Daemon) -> None:
+    """C07. What is larger than one run is run in parts, and joined in order."""
     before = runs(daemon, "packed")
     for counts in ((4, 4, 4, 4), (7, 7, 6), (20, 3)):
         answers = ask_together(daemon, [x("packed", rows, 4, 1000 * caller) for caller, rows in enumerate(counts)])
@@ -209,6 +235,7 @@ def test_c07_the_limit_counts_rows(daemon: Daemon) -> None:
 
 
 def test_c09_only_like_shapes_are_merged(daemon: Daemon) -> None:
+    """C09."""
     before = runs(daemon, "identdyn")
     shapes = ((1, 15), (3, 20), (2, 15))
     answers = ask_together(daemon, [x("identdyn", *shape, 100 * k) for k, shape in enumerate(shapes)])
@@ -219,6 +246,7 @@ def test_c09_only_like_shapes_are_merged(daemon: Daemon) -> None:
 
 
 def test_c09_inputs_go_by_name(daemon: Daemon) -> None:
+    """C09."""
     before = runs(daemon, "two_inputs")
     a, b = tensor("a", [1, 2], [10, 20]), tensor("b", [1, 2], [1, 2])
     answers = ask_together(daemon, [oip("two_inputs", a, b), oip("two_inputs", b, a)])
@@ -227,6 +255,7 @@ def test_c09_inputs_go_by_name(daemon: Daemon) -> None:
 
 
 def test_c09_an_optional_input_is_its_callers_own(daemon: Daemon) -> None:
+    """C09."""
     runs(daemon, "optional_input")
     scale = tensor("scale", [1], [100])
     given = [oip("optional_input", tensor("x", [1, 2], [k, k]), *([scale] if k == 2 else [])) for k in (1, 2, 3)]
@@ -234,6 +263,7 @@ def test_c09_an_optional_input_is_its_callers_own(daemon: Daemon) -> None:
 
 
 def test_c10_outputs_ids_and_parameters_are_each_callers_own(daemon: Daemon) -> None:
+    """C10, in one run. No parameter changes how a model is executed, so none parts a group."""
     before = runs(daemon, "two_outputs")
     wishes: list[dict[str, object]] = [
         {"outputs": [{"name": "z"}], "id": "a", "parameters": {"priority": 1}},
@@ -253,7 +283,22 @@ def test_c10_outputs_ids_and_parameters_are_each_callers_own(daemon: Daemon) -> 
     assert runs(daemon, "two_outputs").since(before) == Runs(1, 5, 1)
 
 
+def test_c10_of_a_model_that_does_not_merge_too(daemon: Daemon) -> None:
+    """C10."""
+    wishes: list[dict[str, object]] = [
+        {"outputs": [{"name": "c"}], "id": "a"}, {"outputs": [{"name": "y"}], "id": "b"}, {"id": "c"},
+        {"outputs": [{"name": "c"}, {"name": "y"}]}, {"outputs": [{"name": "nope"}], "id": "e"},
+    ]
+    *answers, unknown = ask_together(daemon, [x("constout", 1, 1, k, **wish) for k, wish in enumerate(wishes)])
+    shown = [[(output["name"], output["data"]) for output in answer.json["outputs"]] for answer in answers]
+    pair = ("c", [1, 2])
+    assert shown == [[pair], [("y", [1])], [("y", [2]), pair], [pair, ("y", [3])]]
+    assert [answer.json.get("id") for answer in answers] == ["a", "b", "c", None]
+    assert (unknown.status, "nope" in unknown.json["error"]) == (400, True)
+
+
 def test_c12_a_rare_shape_and_a_large_request_are_not_starved(daemon: Daemon) -> None:
+    """C12. How soon is their turn: `test_turns.py`."""
     runs(daemon, "crowd")
     with Crowd(daemon, "crowd", clients=12) as crowd:
         wait_until(lambda: crowd.answered > 50, "the crowd is at work")
@@ -271,7 +316,7 @@ def test_c12_a_rare_shape_and_a_large_request_are_not_starved(daemon: Daemon) ->
 
 
 def test_c13_a_full_batch_does_not_wait_and_a_queue_left_over_goes_with_the_next(daemon: Daemon) -> None:
-    """The delay is a minute: whoever answers here was not waited for."""
+    """C13: the delay is a minute: whoever answers here was not waited for."""
     before = runs(daemon, "projection")
     answers = ask_together(daemon, [x("projection", 1, 384, 0) for _ in range(8)])
     assert {answer.status for answer in answers} == {200}
@@ -279,6 +324,7 @@ def test_c13_a_full_batch_does_not_wait_and_a_queue_left_over_goes_with_the_next
 
 
 def test_c13_without_a_delay_what_waits_is_merged(daemon: Daemon) -> None:
+    """C13."""
     before = runs(daemon, "no_delay")
     answers = ask_together(daemon, [x("no_delay", 1, 4, k) for k in range(60)])
     assert [answer.output()[0] for answer in answers] == list(range(60))

@@ -16,7 +16,7 @@ from wakeful.memory.supervisor import Standing, Supervisor
 from wakeful.models.backoff import Backoff
 from wakeful.models.file import ModelFile
 from wakeful.models.growth import Growth, Scene
-from wakeful.models.interface import Interface
+from wakeful.models.interface import UNKNOWN, Interface
 from wakeful.models.probing import Probing
 from wakeful.models.tenancy import Tenancy
 from wakeful.models.waiters import Waiters
@@ -76,6 +76,8 @@ class Model:
         self._until_awake = Waiters()
         self._until_asleep = Waiters()
         self._oom_loads = 0
+        self._told = UNKNOWN
+        """The verdict on its batching that people were told last."""
         self._probing = Probing(surroundings.processes, surroundings.spawn, self._probed)
         self._closed = False
         self._successor: Callable[[], Model] | None = None
@@ -299,6 +301,8 @@ class Model:
             self._fill_up()
             if self.interface.undecided:
                 self._probing.start(replica, self.file.identity)
+            elif not self.interface.merges and self.interface.verdict != self._told:
+                self._tell_batching()
             if not message.prepared and self.settings.runtime.prepare == "auto":
                 self._around.wish_prepared(self)
         self._tell_awake()
@@ -447,14 +451,18 @@ class Model:
         elif signature is not None and self.file.identity == self._probing.identity:  # the model may sleep again by now
             self.file.learn(verdict=result.verdict, lone_seconds={1: result.lone_seconds} if replica.forkable else {})
             self.interface.learn(signature, result.verdict)
-            batching = "merges requests" if result.verdict.mergeable else "runs requests one by one"
-            emit("probe", self.id, f"{batching}: {result.verdict.reason}", mergeable=result.verdict.mergeable)
+            self._tell_batching()
             self._interface_changed()
         elif self.interface.undecided and (ready := self.group.ready()):  # the file was replaced meanwhile
             self._probing.start(ready[0], self.file.identity)
         if replica.state is State.READY:
             self.group.touched(replica)
         self._tell_awake()
+
+    def _tell_batching(self) -> None:
+        self._told = verdict = self.interface.verdict
+        batching = "merges requests" if verdict.mergeable else "runs requests one by one"
+        self._around.events.emit("probe", self.id, f"{batching}: {verdict.reason}", mergeable=verdict.mergeable)
 
     def _settled_awake(self) -> bool:
         return bool(self.group.ready()) and not self._probing.under_way
