@@ -111,7 +111,7 @@ def test_unknown_keys_and_null_options_are_passed_over(daemon: Daemon) -> None:
 
 
 def test_a_wrong_neighbour_hurts_nobody(daemon: Daemon) -> None:
-    """C37: texts whose shape is a lie, bodies that are cut, and indices out of bounds, beside good ones, all at once."""
+    """C05, C37: texts whose shape is a lie, bodies that are cut, and indices out of bounds, beside good ones, all at once."""
     bad = [
         ("strid", {"inputs": [{"name": "x", "shape": [59], "datatype": "BYTES", "data": ["one"]}]}),
         ("gather10", {"inputs": [{"name": "i", "shape": [1], "datatype": "INT64", "data": [99]}]}),

@@ -1,4 +1,4 @@
-"""The golden rule, with whatever hypothesis comes up with: an answer in company is the answer alone, to the byte."""
+"""The golden rule, with whatever hypothesis comes up with: an answer in company is the answer alone, to the byte (C01, C02, C05, C09, C10)."""
 
 import json
 import struct

@@ -45,6 +45,7 @@ def learnt(daemon: Daemon, model: str) -> None:
 
 
 def test_its_callers_get_504_in_time_and_it_is_killed_and_replaced(daemon: Daemon) -> None:
+    """C06: the first in its run, the others in the queue behind it, and not when that run ends."""
     learnt(daemon, "alone")
     daemon.wait_event("probe", "alone")
     wait_until(lambda: len(daemon.replicas()) == 1, "its copy is gone, so there is one process to freeze")
