@@ -116,7 +116,7 @@ def test_many_changes_at_once_are_few_reloads(reloading: Reloading) -> None:
 
 def test_requests_larger_than_a_run_are_answered_too(reloading: Reloading) -> None:
     """Their parts wait in the model that goes, and the rest of them follows in the one that comes."""
-    with Crowd(reloading.daemon, "first", clients=8, rows=100) as crowd:
+    with Crowd(reloading.daemon, "first", clients=4, rows=40) as crowd:
         for size in (7, 5, 3):
             before = crowd.answered
             wait_until(lambda before=before: crowd.answered > before + 16, "requests are answered")
