@@ -119,7 +119,7 @@ def test_requests_larger_than_a_run_are_answered_too(reloading: Reloading) -> No
     with Crowd(reloading.daemon, "first", clients=4, rows=40) as crowd:
         for size in (7, 5, 3):
             before = crowd.answered
-            wait_until(lambda before=before: crowd.answered > before + 16, "requests are answered")
+            wait_until(lambda before=before: crowd.answered > before + 4, "requests are answered")
             reloading.reload(configuration(first=f"max_batch_size = {size}", second=""))
     assert crowd.wrong == []
     assert set(crowd.statuses) == {200}
