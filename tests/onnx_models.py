@@ -297,6 +297,22 @@ def greedy(path: Path, rows: int) -> Path:
             nothing = ReduceMax<keepdims = 1, axes = [0]>(room)
             y = Add(x, nothing)
         }}"""
+
+@@@
+FATAL = -1000003.0
+
+
+def fatal(path: Path) -> Path:
+    """x FP32 [N,4] -> y the same. An element of FATAL ends the process with SIGFPE: the quotient of the smallest INT64 and -1 is none."""
+    graph = """fatal (float[N,4] x) => (float[N,4] y) <int64[1] most = {1000002}, int64[1] least = {-9223372036854775808}, float nothing = {0.0}>
+        {
+            whole = Cast<to = 7>(x)
+            divisor = Add(whole, most)
+            quotient = Div(least, divisor)
+            real = Cast<to = 1>(quotient)
+            zero = Mul(real, nothing)
+            y = Add(x, zero)
+        }"""
     return write(path, graph)
 
 

@@ -264,7 +264,10 @@ class App:
     async def _save_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(SAVE_SECONDS)
-            await asyncio.to_thread(self.knowledge.save)
+            try:
+                await asyncio.to_thread(self.knowledge.save)
+            except RuntimeError as error:  # there is no room for another thread: next time
+                log.warning("what was learnt could not be saved: %s", error)
 
     async def _renew(self, certificate: Certificate) -> None:
         """Look at the certificate's files now and then. What is wrong with them is told once."""

@@ -147,7 +147,7 @@ class Double:
 
     def die(self, *, out_of_memory: bool = False) -> None:
         self.given.clear()
-        self._batcher.lost(self.lane, "the model's process was ended by SIGKILL", out_of_memory)
+        self._batcher.lost(self.lane, "the model's process was ended by SIGKILL", out_of_memory=out_of_memory)
 
 
 class Stage:
@@ -158,6 +158,8 @@ class Stage:
         self.stats = ModelStats("m")
         self.idle: list[Lane] = []
         self.stuck: list[Lane] = []
+        self.broken: list[Lane] = []
+        self.culprits: list[InferRequest] = []
         self.memory_asked = 0
         self.asked: list[Asked] = []
         self.doubles: list[Double] = []
@@ -176,6 +178,12 @@ class Stage:
 
     def lane_stuck(self, lane: Lane, seconds: float) -> None:
         self.stuck.append(lane)
+
+    def lane_broken(self, lane: Lane) -> None:
+        self.broken.append(lane)
+
+    def culprit_found(self, request: InferRequest, reason: str, *, crashed: bool) -> None:
+        self.culprits.append(request)
 
     # What a test does.
 

@@ -165,3 +165,4 @@ async def test_who_kills_two_replicas_is_refused(stage: Stage) -> None:
             assert len(replica.given) == 1
             replica.die(out_of_memory=out_of_memory)
         assert isinstance(killer.error, refusal)
+        assert stage.culprits.pop() is killer

@@ -15,7 +15,7 @@ from wakeful.batching.costs import ArrivalRate, CostModel, GroupCosts
 from wakeful.batching.lane import Batch, Lane, Runner
 from wakeful.batching.padding import Padder
 from wakeful.batching.queue import BatchQueue
-from wakeful.batching.retries import MemoryOwner, Retries
+from wakeful.batching.retries import Retries, RetriesOwner
 from wakeful.batching.settling import Settler
 from wakeful.batching.stealing import take_over
 from wakeful.clock import monotonic
@@ -32,7 +32,7 @@ LOOK_PAUSE = 20e-6
 """Seconds for each waiting request from one look at all of them to the next: dozens of times what the look takes."""
 
 
-class Owner(MemoryOwner, Protocol):
+class Owner(RetriesOwner, Protocol):
     """What the batcher tells the model that it belongs to."""
 
     def lane_idle(self, lane: Lane) -> None:
@@ -40,6 +40,9 @@ class Owner(MemoryOwner, Protocol):
 
     def lane_stuck(self, lane: Lane, seconds: float) -> None:
         """Its run has lasted far too long, and nobody waits for it any more."""
+
+    def lane_broken(self, lane: Lane) -> None:
+        """Its replica has answered a run that it was not given."""
 
 
 class Batcher:
@@ -123,7 +126,7 @@ class Batcher:
         for request in lane.queue.drain():
             self._enqueue(request)
 
-    def lost(self, lane: Lane, reason: str, out_of_memory: bool) -> None:
+    def lost(self, lane: Lane, reason: str, *, out_of_memory: bool = False, crashed: bool = False) -> None:
         """The replica died. What it was running is run again alone, elsewhere: only a request that keeps killing replicas fails."""
         running, lane.running = lane.running, deque()
         lane.active = 0
@@ -133,7 +136,7 @@ class Batcher:
             self.close(lane)
         for run, batch in running:
             begun = lane.replica.slots[batch.slot].marked == run  # else it was handed over, but no fault of its
-            self._retries.lost(batch.requests, reason, begun=begun, out_of_memory=out_of_memory)
+            self._retries.lost(batch.requests, reason, begun=begun, out_of_memory=out_of_memory, crashed=crashed)
 
     def submit(self, request: InferRequest) -> None:
         """Queue a validated request: its rows and group are set."""
@@ -187,6 +190,16 @@ class Batcher:
         after = self.waiting
         self._next_look = now + LOOK_PAUSE * after
         return after < before
+
+    def weed(self, check: Callable[[InferRequest], None]) -> None:
+        """Refuse what waits and must not run; `check` raises for it."""
+        for request in self.take():
+            try:
+                check(request)
+            except WakefulError as error:
+                self._refuse(request, error)
+            else:
+                self._enqueue(request)
 
     def fail_all(self, error: WakefulError) -> None:
         """Refuse everything that waits."""
@@ -349,7 +362,8 @@ class Batcher:
     # ── answers in ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _finish(self, lane: Lane, run: int) -> Batch | None:
-        if not lane.running or lane.running[0][0] != run:  # not a run of ours: a broken child
+        if not lane.running or lane.running[0][0] != run:  # what it does run cannot be told any more
+            self._owner.lane_broken(lane)
             return None
         _, batch = lane.running.popleft()
         lane.full_at = 0.0

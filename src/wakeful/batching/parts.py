@@ -51,6 +51,13 @@ class Part(InferRequest, kw_only=True):
         self.whole.refuse(error)
 
 
+def outermost(request: InferRequest) -> InferRequest:
+    """What the caller sent."""
+    while isinstance(request, Part):
+        request = request.origin
+    return request
+
+
 class Parted:
     """The collector of one large request's parts."""
 

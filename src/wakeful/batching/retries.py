@@ -15,14 +15,17 @@ MAX_ALLOCATION_TRIES = 2
 """Runs of one request alone that may end out of memory."""
 
 
-class MemoryOwner(Protocol):
-    """Who is told of runs that ended out of memory."""
+class RetriesOwner(Protocol):
+    """Who is told of runs that ended out of memory, and of requests that end processes."""
 
     def memory_wanted(self) -> None:
         """Free what can be freed before the next try."""
 
     def rows_limited(self, rows: int) -> None:
         """A run of more rows than these ended out of memory again: lower the limit, and remember it."""
+
+    def culprit_found(self, request: InferRequest, reason: str, *, crashed: bool) -> None:
+        """This request has taken down as many replicas as it may; `crashed`: by itself, and nobody did it from outside."""
 
 
 class Retries:
@@ -31,7 +34,7 @@ class Retries:
     def __init__(
         self,
         limits: Limits,
-        owner: MemoryOwner,
+        owner: RetriesOwner,
         enqueue: Callable[[InferRequest], None],
         split: Callable[[InferRequest, int], None],
         refuse: Callable[[InferRequest, WakefulError], None],
@@ -60,7 +63,7 @@ class Retries:
             request.group = None
             self._enqueue(request)
 
-    def lost(self, requests: Sequence[InferRequest], reason: str, *, begun: bool, out_of_memory: bool) -> None:
+    def lost(self, requests: Sequence[InferRequest], reason: str, *, begun: bool, out_of_memory: bool, crashed: bool) -> None:
         """Their replica died. If it had begun their run, each runs again alone, and one that keeps killing replicas is refused."""
         for request in requests:
             if request.settled:
@@ -70,7 +73,9 @@ class Retries:
                 request.group = None
             if not begun or request.attempts < MAX_DEATHS:
                 self._enqueue(request)
-            elif out_of_memory:
+                continue
+            self._owner.culprit_found(request, reason, crashed=crashed)
+            if out_of_memory:
                 self._refuse(request, OutOfMemory(f"out of memory: {reason}, {request.attempts} times for this request"))
             else:
                 self._refuse(request, ExecutionFailed(f"{reason}, {request.attempts} times while it ran this request"))

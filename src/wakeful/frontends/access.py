@@ -6,7 +6,6 @@ JSON web token (HS256, HS384 or HS512): keys are tried first.
 
 import hmac
 import math
-import time
 import warnings
 from collections.abc import Iterable
 from hashlib import sha256
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import jwt
 from jwt.warnings import InsecureKeyLengthWarning
 
+from wakeful import clock
 from wakeful.config.schema import ROLES
 from wakeful.config.settings import AuthSettings, JwtSettings, Role
 from wakeful.errors import Forbidden, Unauthenticated
@@ -118,4 +118,4 @@ OPEN = Access(AuthSettings())
 
 
 def expired(grant: Grant) -> bool:
-    return time.time() > grant.until
+    return clock.wall() > grant.until

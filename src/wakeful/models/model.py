@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from wakeful.batching import parts
 from wakeful.batching.batcher import Batcher
 from wakeful.batching.lane import Lane
 from wakeful.clock import monotonic
@@ -14,6 +15,7 @@ from wakeful.errors import ExecutionFailed, OutOfMemory, Unavailable, WakefulErr
 from wakeful.inference import InferRequest
 from wakeful.memory.supervisor import Standing, Supervisor
 from wakeful.models.backoff import Backoff
+from wakeful.models.culprits import Culprits, describe
 from wakeful.models.file import ModelFile
 from wakeful.models.growth import Growth, Scene
 from wakeful.models.interface import UNKNOWN, Interface
@@ -79,6 +81,7 @@ class Model:
         self._told = UNKNOWN
         """The verdict on its batching that people were told last."""
         self._probing = Probing(surroundings.processes, surroundings.spawn, self._probed)
+        self._culprits = Culprits()
         self._closed = False
         self._successor: Callable[[], Model] | None = None
         """Makes the model that takes this one's place once its replicas are gone."""
@@ -102,6 +105,8 @@ class Model:
             self._check_backoff()
         if self.interface.validate is not None:
             self.interface.validate(request)
+        if self._culprits:
+            self._culprits.check(request)
         self.last_used = request.arrived
         self.batcher.submit(request)
         if asleep:
@@ -117,6 +122,7 @@ class Model:
 
     def _forget_file(self) -> None:
         self.interface.forget()
+        self._culprits.clear()
         self._interface_changed()
 
     def _interface_changed(self) -> None:
@@ -338,7 +344,7 @@ class Model:
         self._around.events.emit("restart", self.id, f"#{replica.index}: {death.text}", cause=death.kind, replica=replica.index)
         lane = self._lanes.pop(replica.number, None)
         if lane is not None:
-            self.batcher.lost(lane, death.text, death.kind == "oom")
+            self.batcher.lost(lane, death.text, out_of_memory=death.kind == "oom", crashed=death.crashed)
         if self._probing.holds_replica:
             self._probing.ended(replica, death.text)
         now = monotonic()
@@ -354,7 +360,7 @@ class Model:
             self.stats.scaling_steps["down"] += 1
         lane = self._lanes.pop(replica.number, None)
         if lane is not None:
-            self.batcher.lost(lane, "its replica was ended", out_of_memory=False)
+            self.batcher.lost(lane, "its replica was ended")
         mapped = 0 if self.group.replicas else replica.shared_bytes
         cached = f", left {show_bytes(mapped)} of its prepared copy to the page cache" if mapped else ""
         self._around.events.emit(
@@ -426,7 +432,23 @@ class Model:
     def lane_stuck(self, lane: Lane, seconds: float) -> None:
         replica = lane.replica
         assert isinstance(replica, Replica)
-        self.group.condemn(replica, f"a run has lasted {show_seconds(seconds)} and nobody waits for it any more")
+        replica.condemn(Death("stuck", f"a run has lasted {show_seconds(seconds)} and nobody waits for it any more"))
+
+    def lane_broken(self, lane: Lane) -> None:
+        replica = lane.replica
+        assert isinstance(replica, Replica)
+        replica.condemn(Death("broken", "the model's process answered a run that it was not given"))
+
+    def culprit_found(self, request: InferRequest, reason: str, *, crashed: bool) -> None:
+        whole = parts.outermost(request)
+        refused = ""
+        if crashed:
+            refused = self._culprits.add(whole, reason)
+            asyncio.get_running_loop().call_soon(self.batcher.weed, lambda other: self._culprits.check(parts.outermost(other)))
+        self._around.events.emit(
+            "blame", self.id, f"{describe(whole)}: {reason}, {request.attempts} times while it ran this request{refused}",
+            request=whole.id, attempts=request.attempts, reason=reason,
+        )
 
     def rows_limited(self, rows: int) -> None:
         """A larger run had no memory: remember that, also for the next life."""

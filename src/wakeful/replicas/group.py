@@ -24,6 +24,8 @@ LONGEST_PAUSE = 0.8
 """Seconds between two starts."""
 DRAIN_SECONDS = 30.0
 """Shortest limit for the runs of a replica that is to end. A request may take longer, and nothing that somebody still waits for is cut."""
+LEAVE_SECONDS = 2.0
+"""Longest wait for a replica that is to end and has nothing to do: nothing is lost by a kill, and its model's next callers wait for it."""
 TRIM_SECONDS = 5.0
 """A replica that has been idle for so long gives back what large runs have left in its slots: the sums of memory do not count it, and a model that
 never sleeps would hold it for ever. A client that asks one large question after the other does not pay for new pages each time."""
@@ -151,7 +153,8 @@ class ReplicaGroup:
             self._reasons[replica.number] = reason
             self._owner.replica_draining(replica)
             replica.stop()
-            self._set_timer(replica, max(DRAIN_SECONDS, self.settings.admission.request_timeout), replica.kill)
+            longest = max(DRAIN_SECONDS, self.settings.admission.request_timeout) if self._owner.replica_busy(replica) else LEAVE_SECONDS
+            self._set_timer(replica, longest, replica.kill)
         elif replica.state in (State.WAITING, State.STARTING):
             replica.kill()
             self._remove(replica)
@@ -162,11 +165,6 @@ class ReplicaGroup:
         """End every replica, the primary last."""
         for replica in reversed(self.replicas.copy()):
             self.end(replica, reason)
-
-    def condemn(self, replica: Replica, why: str) -> None:
-        """Kill a replica that cannot be asked to go any more."""
-        replica.doom = Death("stuck", why)
-        replica.kill()
 
     def _remove(self, replica: Replica) -> None:
         self.replicas.remove(replica)
@@ -255,11 +253,16 @@ class ReplicaGroup:
                 self._owner.replica_draining(replica)
             self._processes.explain(replica.pid, lambda death: self._died(replica, death))
         else:
-            self._start_again(replica, "its process was never seen", UNSEEN_TRIES)
+            no_room = self._processes.unforked(replica.number)
+            if no_room:
+                self._start_again(replica, f"there is no room for another process: {no_room}", START_TRIES)
+            else:
+                self._start_again(replica, "its process was never seen", UNSEEN_TRIES)
 
     def _died(self, replica: Replica, death: Death) -> None:
         if replica not in self.replicas:
             return
+        death = replica.doom or death
         if replica.state is State.STARTING:
             if death.kind == "oom":
                 self._give_up(replica, OutOfMemory(f"out of memory while loading: {death.text}"))
@@ -267,7 +270,7 @@ class ReplicaGroup:
                 self._start_again(replica, death.text, START_TRIES)
         else:
             self._remove(replica)
-            self._owner.replica_died(replica, replica.doom or death)  # who looks into the slots, so they are closed last
+            self._owner.replica_died(replica, death)  # who looks into the slots, so they are closed last
             replica.close()
 
     def _start_again(self, replica: Replica, why: str, most: int) -> None:

@@ -139,11 +139,17 @@ class Replica:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
+    def condemn(self, death: Death) -> None:
+        """End a child that hangs or cannot be trusted any more, and remember why."""
+        self.doom = self.doom or death
+        self.kill()
+
     def renew(self) -> None:
         """Forget a process that died before its model was open, to be started again with new slots."""
         self.close()
         self.state = State.STARTING
         self.pid = 0
+        self.doom = None
         self._channel = None
 
     def close(self) -> None:
@@ -178,6 +184,8 @@ class Replica:
             self.on_done(message)
         elif isinstance(message, Failed):
             self.on_failed(message)
+        elif not self._expected(message):
+            self.condemn(Death("broken", f"the model's process said {type(message).__name__}, which nobody had asked for"))
         elif isinstance(message, Hello):
             self.pid = message.pid
             try:
@@ -190,8 +198,7 @@ class Replica:
             self.ready_at = self.last_done = monotonic()
             self.forkable = message.forkable
             self.private_bytes = message.private_bytes
-            if self.state is State.STARTING:
-                self.state = State.READY
+            self.state = State.READY
             self._watcher.replica_ready(self, message)
         elif isinstance(message, Footprint):
             self.private_bytes, self.shared_bytes = message.private_bytes, message.shared_bytes
@@ -203,12 +210,21 @@ class Replica:
         elif isinstance(message, Prepared):
             self._watcher.replica_prepared(self, message)
 
+    def _expected(self, message: FromReplica) -> bool:
+        """May a child that is whole say this now? Above all, it cannot name another process as itself."""
+        if isinstance(message, Hello):
+            return not self.pid
+        return self.state is State.STARTING or not isinstance(message, Ready | Refused | Prepared)
+
     def _let_go(self) -> None:
         if self._channel is not None:
             self._channel.close()
         self._ended()
 
     def _ended(self) -> None:
+        if self._channel is not None and self._channel.fault:
+            self.doom = self.doom or Death("broken", f"the model's process {self._channel.fault}")
+        self.kill()  # its end of the channel may be gone while it lives
         self._watcher.replica_ended(self)
 
 

@@ -52,6 +52,8 @@ class Channel(Generic[Message]):
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self.closed = False
+        self.fault = ""
+        """What the peer did that ended the channel, though it may live on; empty when it just went."""
         sock.setblocking(False)
         self._loop.add_reader(sock.fileno(), self._readable)
 
@@ -64,8 +66,8 @@ class Channel(Generic[Message]):
                 send_descriptors(self._sock, encode(message), descriptors)
             else:
                 self._sock.send(encode(message))
-        except OSError:  # broken pipe, or a peer so stuck that its buffer is full: both end in the loss of the peer
-            self._loop.call_soon(self._end)
+        except OSError as error:  # broken pipe, or a peer so stuck that its buffer is full: both end in the loss of the peer
+            self._loop.call_soon(self._end, "does not read what it is told" if isinstance(error, BlockingIOError) else "")
 
     def _readable(self) -> None:
         try:
@@ -80,12 +82,13 @@ class Channel(Generic[Message]):
         try:
             message = self._decode(data)
         except msgspec.MsgspecError:  # garbage from a broken child: it cannot be trusted any more
-            self._end()
+            self._end("said what is no message")
             return
         self._on_message(message)
 
-    def _end(self) -> None:
+    def _end(self, fault: str = "") -> None:
         if not self.closed:
+            self.fault = fault
             self.close()
             self._on_end()
 

@@ -95,6 +95,12 @@ class Exited(msgspec.Struct, frozen=True, array_like=True, tag="exited"):
     status: int
 
 
+class Forked(msgspec.Struct, frozen=True, array_like=True, tag="forked"):
+    """An order was carried out. A nursery that says neither this nor ForkFailed hangs."""
+
+    replica: int
+
+
 class ForkFailed(msgspec.Struct, frozen=True, array_like=True, tag="fork_failed"):
     replica: int
     reason: str
@@ -213,7 +219,7 @@ class Footprint(msgspec.Struct, frozen=True, array_like=True, tag="footprint"):
     shared_bytes: int
 
 
-FromNursery = Awake | Exited | ForkFailed | Broken
+FromNursery = Awake | Exited | Forked | ForkFailed | Broken
 ToReplica = Load | Probe | Prepare | Run | Split | Stop
 FromReplica = Hello | Ready | Probed | Prepared | Refused | Done | Failed | Footprint
 

@@ -15,9 +15,15 @@ from wakeful.errors import Unavailable
 from wakeful.runtime import channel
 from wakeful.runtime.arena import Slot
 from wakeful.runtime.channel import Channel
-from wakeful.runtime.messages import CONFINED, Awake, Broken, Confinement, Exited, Fork, ForkFailed, FromNursery
+from wakeful.runtime.messages import CONFINED, Awake, Broken, Confinement, Exited, Fork, Forked, ForkFailed, FromNursery
 
 RESTART_SECONDS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+LOOK_SECONDS = 1.0
+"""Between two looks at a nursery that has something to do. Looks are counted, not seconds: a daemon that was stopped itself blames nobody for it."""
+IDLE_LOOKS = 5
+"""Looks without any progress, though a fork takes milliseconds, after which it is taken for stuck: another one costs half a second."""
+WAKING_LOOKS = 60
+"""The same while it imports its library, which may come from a slow disk."""
 QUIET_LIBRARIES = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Libraries must start no threads of their own in a process that will fork."""
 SLOTS = 2
@@ -55,6 +61,13 @@ class Nursery:
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel[FromNursery] | None = None
         self._restart: asyncio.TimerHandle | None = None
+        self._awake = False
+        self._owed: set[int] = set()
+        """Replicas that the process was told to fork and has not."""
+        self._looks = 0
+        """Looks at the process since it last got on."""
+        self._look_timer: asyncio.TimerHandle | None = None
+        self._stuck = ""
         self._decode = channel.decoder(FromNursery)
 
     @property
@@ -90,20 +103,27 @@ class Nursery:
         self._lifelines.append(held)
         self._read_output(output)
         self._channel = Channel(here, self._decode, self._told, self._lost)
+        self._awake, self._stuck = False, ""
+        self._owed.clear()
+        self._watch()
 
     def fork(self, replica: int, slots: Sequence[Slot], nice: int, on_socket: Callable[[socket.socket], None]) -> None:
         """Ask for a replica; its channel is handed to `on_socket` at once. If the nursery dies before it forks, that channel ends."""
         ours, theirs = channel.pair()
         if self._channel is not None:
             self._channel.send(Fork(replica, nice), [theirs.fileno(), *(slot.fd for slot in slots)])
+            self._owed.add(replica)
+            if self._look_timer is None:
+                self._watch()
         theirs.close()
         on_socket(ours)
 
     def stop(self) -> None:
         """Let go of the nursery; it ends at the end of its channel."""
         self._stopping = True
-        if self._restart is not None:
-            self._restart.cancel()
+        for timer in (self._restart, self._look_timer):
+            if timer is not None:
+                timer.cancel()
         if self._channel is not None:
             self._channel.close()
         if self._process is not None:
@@ -114,25 +134,51 @@ class Nursery:
                 self._process.wait()
 
     def _told(self, message: FromNursery) -> None:
+        self._looks = 0
         if isinstance(message, Exited):
             self._observer.replica_exited(message.pid, message.status)
+        elif isinstance(message, Forked):
+            self._owed.discard(message.replica)
         elif isinstance(message, ForkFailed):
+            self._owed.discard(message.replica)
             self._observer.fork_failed(message.replica, message.reason)
         elif isinstance(message, Awake):
+            self._awake = True
             self._failures = 0
             self.broken = ""
             self._observer.nursery_awake(message)
         elif isinstance(message, Broken):
             self.broken = message.reason
 
+    def _watch(self) -> None:
+        """Begin to look whether the process gets on with what it has to do."""
+        self._looks = 0
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+        self._look_timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """End a process that hangs; its channel tells, and another one takes its place."""
+        self._look_timer = None
+        if self._channel is None or (self._awake and not self._owed):
+            return
+        self._looks += 1
+        if self._looks > (IDLE_LOOKS if self._awake else WAKING_LOOKS):
+            self._stuck = "it hung: " + ("it was told to fork and did not" if self._awake else "it never came to the end of its imports")
+            if self._process is not None:
+                self._process.kill()
+            return
+        self._look_timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+
     def _lost(self) -> None:
+        fault = f"it {self._channel.fault}" if self._channel is not None and self._channel.fault else ""
         self._channel = None
         assert self._process is not None
         self._process.kill()  # a closed channel ends it anyway; this makes the wait short
         status = self._process.wait()
         if self._stopping:
             return
-        reason = self.broken or (f"killed by signal {-status}" if status < 0 else f"exit status {status}")
+        reason = self.broken or self._stuck or fault or (f"killed by signal {-status}" if status < 0 else f"exit status {status}")
         self._observer.nursery_lost(self.pid, reason)
         self._start_later()
 

@@ -17,6 +17,8 @@ from wakeful.runtime.subreaper import become_subreaper
 
 log = logging.getLogger(__name__)
 
+CRASHES = {signal.SIGSEGV, signal.SIGFPE, signal.SIGILL, signal.SIGBUS, signal.SIGABRT, signal.SIGSYS, signal.SIGTRAP}
+"""What a process brings upon itself."""
 REAP_SECONDS = 1.0
 """How often the replicas of a dead nursery are looked after: nobody else reaps them."""
 REPORT_SECONDS = 0.5
@@ -25,10 +27,12 @@ REPORT_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """Why a replica's process ended. `oom`: the kernel killed it for memory; `stuck`: we killed it."""
+    """Why a replica's process ended. `oom`: the kernel killed it for memory; `stuck` and `broken`: we killed it."""
 
-    kind: Literal["oom", "signal", "exit", "stuck", "unknown"]
+    kind: Literal["oom", "signal", "exit", "stuck", "broken", "unknown"]
     text: str
+    crashed: bool = False
+    """True when what it ran has ended it, and nobody from outside."""
 
 
 class Processes:
@@ -46,6 +50,7 @@ class Processes:
         self._oom_seen = oom_kills()
         self.on_nursery_lost = on_nursery_lost
         self._numbers = 0
+        self._unforked: dict[int, str] = {}
         self._statuses: dict[int, int] = {}
         self._waiting: dict[int, Callable[[Death], None]] = {}
         self._orphaned: set[int] = set()
@@ -81,6 +86,13 @@ class Processes:
     def fork(self, backend: str, number: int, slots: Sequence[Slot], on_socket: Callable[[socket.socket], None], nice: int = 0) -> None:
         """Have a nursery fork a replica; it has no model yet."""
         self.warm(backend).fork(number, slots, nice, on_socket)
+
+    def fork_failed(self, number: int, reason: str) -> None:
+        self._unforked[number] = reason
+
+    def unforked(self, number: int) -> str:
+        """Why the latest fork of this replica could not be made; empty if it is not known that it could not. Tells it once."""
+        return self._unforked.pop(number, "")
 
     def broken(self, backend: str) -> str:
         """Why this backend cannot run at all; empty if it can."""
@@ -143,13 +155,13 @@ class Processes:
     def _death(self, status: int) -> Death:
         code = os.waitstatus_to_exitcode(status)
         if code >= 0:
-            return Death("exit", f"the model's process ended with status {code}")
+            return Death("exit", f"the model's process ended with status {code}", crashed=code > 0)
         name = signal.Signals(-code).name
         kills = self._oom_kills()
         if -code == signal.SIGKILL and kills > self._oom_seen:
             self._oom_seen = kills
             return Death("oom", "the kernel killed the model's process for lack of memory")
-        return Death("signal", f"the model's process was ended by {name}")
+        return Death("signal", f"the model's process was ended by {name}", crashed=-code in CRASHES)
 
 
 class _Reports:
@@ -172,6 +184,7 @@ class _Reports:
 
     def fork_failed(self, replica: int, reason: str) -> None:
         log.error("the nursery for %s could not fork replica %d: %s", self._backend, replica, reason)
+        self._processes.fork_failed(replica, reason)
 
     def replica_output(self, line: str) -> None:
         log.info("%s: %s", self._backend, line)

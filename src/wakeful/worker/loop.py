@@ -8,6 +8,7 @@ import gc
 import os
 import select
 import socket
+import sys
 import time
 from collections.abc import Sequence
 from typing import NoReturn
@@ -236,12 +237,13 @@ class Replica:
             self.backend.settle()
         if self.backend is not None and self.backend.forkable and only_thread():
             gc.freeze()
-            middle = os.fork()
+            middle = forked()
             if middle == 0:
                 if os.fork() == 0:
                     self.become_copy(descriptors)
                 os._exit(0)
-            os.waitpid(middle, 0)
+            if middle > 0:
+                os.waitpid(middle, 0)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -260,6 +262,16 @@ class Replica:
             pass
         finally:
             os._exit(status)
+
+
+def forked() -> int:
+    """As `os.fork`; -1 when there is no room for another process, which is no reason for this one to end."""
+    try:
+        return os.fork()
+    except OSError as error:
+        sys.stderr.write(f"a copy could not be forked: {error.strerror}\n")
+        sys.stderr.flush()
+        return -1
 
 
 def only_thread() -> bool:

@@ -19,7 +19,7 @@ import msgspec
 
 from wakeful.backends import catalog
 from wakeful.runtime.channel import receive_descriptors
-from wakeful.runtime.messages import TEXT_LIMIT, Awake, Broken, Confinement, Exited, Fork, ForkFailed, encode
+from wakeful.runtime.messages import TEXT_LIMIT, Awake, Broken, Confinement, Exited, Fork, Forked, ForkFailed, encode
 from wakeful.runtime.subreaper import become_subreaper
 from wakeful.worker import loop
 from wakeful.worker.confinement import confine
@@ -74,10 +74,12 @@ class Nursery:
         try:
             pid = os.fork()
         except OSError as error:
-            self.control.send(encode(ForkFailed(order.replica, str(error))))
+            self.control.send(encode(ForkFailed(order.replica, error.strerror or str(error))))
             pid = -1
         if pid == 0:
             self.become_replica(order, descriptors)
+        if pid > 0:
+            self.control.send(encode(Forked(order.replica)))
         for descriptor in descriptors:
             os.close(descriptor)
 
