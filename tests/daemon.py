@@ -179,28 +179,23 @@ def _state(pid: int) -> str:
         return ""
 
 
+def freeze(pid: int) -> None:
+    """Stop a process, and wait until it has stopped, or is gone: until then it may still take what it is sent."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: _state(pid) in ("T", "Z", ""), f"process {pid} stands still")
+
+
 @contextmanager
 def frozen(*pids: int) -> Iterator[None]:
     """Processes that stand still for the time of a block, and whatever they have in hand with them."""
     try:
         for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        wait_until(lambda: all(_state(pid) == "T" for pid in pids), "they stand still")
+            freeze(pid)
         yield
     finally:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-
-
-@contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    """A process that does nothing for the time of a block."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def wait_until(condition: Any, what: str, seconds: float = 30.0) -> None:

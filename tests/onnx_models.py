@@ -297,8 +297,9 @@ def greedy(path: Path, rows: int) -> Path:
             nothing = ReduceMax<keepdims = 1, axes = [0]>(room)
             y = Add(x, nothing)
         }}"""
+    return write(path, graph)
 
-@@@
+
 FATAL = -1000003.0
 
 

@@ -11,7 +11,7 @@ from snoozeml import AsyncSnoozeClient, ModelState, SnoozeClient, exceptions
 
 from tests import onnx_models
 from tests.contract.conftest import TYPES
-from tests.daemon import Daemon, running, stopped, wait_until
+from tests.daemon import Daemon, frozen, running, wait_until
 
 ROW = np.array([[1, 2, 3, 4]], np.float32)
 
@@ -123,14 +123,14 @@ def test_states_of_a_model(daemon: Daemon, client: SnoozeClient) -> None:
         client.models.unload(model.id)
     wait_until(lambda: not daemon.replicas(), "all replicas are gone")
     with ThreadPoolExecutor(1) as thread:
-        with stopped(pid("nursery")):
+        with frozen(pid("nursery")):
             answer = thread.submit(client.infer, "gather10", {"i": [3.0]})
             wait_until(lambda: state(client, "gather10") is ModelState.LOADING, "the model is loading")
             assert not client.models.get("gather10").is_loaded
         assert answer.result()["y"].tolist() == [30]
         assert state(client, "gather10") is ModelState.READY
         wait_until(lambda: len(daemon.children()) == 2, "only the replica is left beside the nursery")
-        with stopped(pid("replica")):
+        with frozen(pid("replica")):
             answer = thread.submit(client.infer, "gather10", {"i": [4.0]})
             wait_until(lambda: state(client, "gather10") is ModelState.BUSY, "the model is busy")
             assert client.models.get("gather10").is_loaded

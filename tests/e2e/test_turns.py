@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from tests import onnx_models
-from tests.daemon import Daemon, running, stopped, wait_until
+from tests.daemon import Daemon, frozen, running, wait_until
 from tests.e2e.asking import Question, ask, ask_together, oip, receive, send, tensor
 from tests.frontends.http.stage import Client, post
 from wakeful.cli.descriptors import allow_descriptors
@@ -112,7 +112,7 @@ def test_the_oldest_request_picks_what_runs_however_much_of_another_shape_comes(
             answered.register(stack.enter_context(closing(send(daemon, common))).sock, selectors.EVENT_READ, "common")
 
         begun, received = runs(daemon, "turns"), rows(daemon, "turns")
-        with stopped(replicas["turns"]):
+        with frozen(replicas["turns"]):
             for _ in range(width):
                 feed()
             wait_until(lambda: runs(daemon, "turns") == begun + 2, "two runs of them are sealed")
@@ -160,7 +160,7 @@ def test_where_waiting_gains_nothing_a_lone_request_does_not_wait(daemon: Daemon
 def test_who_comes_during_a_run_goes_when_it_ends(daemon: Daemon, replicas: dict[str, int]) -> None:
     """C13: with that same delay."""
     before = runs(daemon, "adaptive")
-    with stopped(replicas["adaptive"]):
+    with frozen(replicas["adaptive"]):
         first = send(daemon, x("adaptive", (1, 4), 1))
         wait_until(lambda: runs(daemon, "adaptive") > before, "one runs")
         second = send(daemon, x("adaptive", (1, 4), 2))
@@ -175,7 +175,7 @@ def test_a_delay_that_has_passed_during_a_run_is_not_waited_once_more(daemon: Da
     run, it would go off once more before the answer.
     """
     before = runs(daemon, "delayed")
-    with stopped(replicas["delayed"]):
+    with frozen(replicas["delayed"]):
         first = send(daemon, x("delayed", (2, 4), 1))
         wait_until(lambda: runs(daemon, "delayed") > before, "a full batch runs")
         late = send(daemon, x("delayed", (1, 4), 2))

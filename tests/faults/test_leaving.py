@@ -11,7 +11,7 @@ import pytest
 
 from tests import onnx_models
 from tests.crowd import calm
-from tests.daemon import Daemon, running, stopped, wait_until
+from tests.daemon import Daemon, frozen, running, wait_until
 from tests.e2e.asking import Question, ask, binary, declared, oip, receive, send, tensor
 
 MODELS = """
@@ -95,7 +95,7 @@ def busy(daemon: Daemon, replicas: dict[str, int], asked: Question) -> Iterator[
     """A run of `asked` that does not end within the block: whatever else comes has to wait. Gives the caller of that run."""
     model = asked.path.split("/")[3]
     runs = daemon.metric("wakeful_batch_rows_count", model=model)
-    with stopped(replicas[model]):
+    with frozen(replicas[model]):
         caller = send(daemon, asked)
         wait_until(lambda: daemon.metric("wakeful_batch_rows_count", model=model) > runs, "it runs")
         yield caller
@@ -154,7 +154,7 @@ def test_time_is_up_when_it_is_up_and_not_when_the_run_before_ends(daemon: Daemo
 def test_who_leaves_during_the_load_costs_no_run_and_does_not_end_it(daemon: Daemon, replicas: dict[str, int]) -> None:
     """C06, before the model is there."""
     [nursery] = [pid for pid, role in daemon.children().items() if role == "nursery"]
-    with stopped(nursery):
+    with frozen(nursery):
         callers = [send(daemon, question("asleep", number)) for number in range(20)]
         wait_until(lambda: waiting(daemon, "asleep") == 20, "all of them wait")
         hang_up(daemon, callers[:-1])

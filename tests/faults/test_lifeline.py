@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import onnx_models
-from tests.daemon import Daemon, alive, running, wait_until
+from tests.daemon import Daemon, alive, freeze, running, wait_until
 
 MODELS = """
 [defaults]
@@ -60,6 +60,17 @@ def test_a_daemon_that_dies_takes_everything_along(directory: Path, number: sign
         pids = busy(daemon)
         daemon.process.send_signal(number)
         assert daemon.process.wait(30) == -number
+        assert_gone(pids)
+
+
+def test_a_daemon_that_dies_takes_those_along_that_stand_still(directory: Path) -> None:
+    """A frozen process hears of nothing but SIGKILL."""
+    with running(directory, "--config", str(directory / "models.toml"), "--no-grpc") as daemon:
+        pids = busy(daemon)
+        for pid in pids:
+            freeze(pid)
+        daemon.process.kill()
+        daemon.process.wait(30)
         assert_gone(pids)
 
 

@@ -154,7 +154,7 @@ class ReplicaGroup:
             self._owner.replica_draining(replica)
             replica.stop()
             longest = max(DRAIN_SECONDS, self.settings.admission.request_timeout) if self._owner.replica_busy(replica) else LEAVE_SECONDS
-            self._set_timer(replica, longest, replica.kill)
+            self._set_timer(replica, longest, replica.cut_off)
         elif replica.state in (State.WAITING, State.STARTING):
             replica.kill()
             self._remove(replica)

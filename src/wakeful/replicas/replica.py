@@ -142,7 +142,13 @@ class Replica:
     def condemn(self, death: Death) -> None:
         """End a child that hangs or cannot be trusted any more, and remember why."""
         self.doom = self.doom or death
+        self.cut_off()
+
+    def cut_off(self) -> None:
+        """End the child now, and do not wait for its channel to tell."""
         self.kill()
+        if self._channel is not None:
+            self._channel.drop()
 
     def renew(self) -> None:
         """Forget a process that died before its model was open, to be started again with new slots."""

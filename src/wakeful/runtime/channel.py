@@ -92,6 +92,10 @@ class Channel(Generic[Message]):
             self.close()
             self._on_end()
 
+    def drop(self) -> None:
+        """Take the peer for lost, without waiting for its end of file: a process that it has left behind may hold its end open."""
+        self._loop.call_soon(self._end)
+
     def close(self) -> None:
         if not self.closed:
             self.closed = True

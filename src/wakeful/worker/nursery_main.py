@@ -28,7 +28,8 @@ MAX_DESCRIPTORS = 8
 
 
 def tie_to_daemon(lifeline: int) -> None:
-    """Let the kernel end this process group as soon as the other end of the pipe is gone (SIGIO ends a process that does not handle it)."""
+    """Let the kernel end this process group as soon as the other end of the pipe is gone, even one that stands still or handles signals."""
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     poll = select.poll()

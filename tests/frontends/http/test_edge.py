@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import onnx_models
-from tests.daemon import Daemon, running, stopped, wait_until
+from tests.daemon import Daemon, frozen, running, wait_until
 from tests.frontends.http.stage import Client, get, pattern, post, serving
 from wakeful.engine import Engine
 from wakeful.frontends.http.connection import CONTINUE
@@ -95,7 +95,7 @@ def test_who_has_left_costs_no_run(daemon: Daemon, reset: bool) -> None:
     left = daemon.metric("wakeful_requests_total", model="single", outcome="left")
     [replica] = daemon.replicas()
     wait_until(lambda: not daemon.connections(), "nobody is connected")
-    with stopped(replica):
+    with frozen(replica):
         clients = [connect(daemon) for _ in range(5)]
         for client in clients:
             client.send(REQUEST)
