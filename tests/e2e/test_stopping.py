@@ -146,15 +146,16 @@ def test_a_run_that_does_not_end_is_cut_at_the_limit_and_the_status_says_so(dire
         assert "2 requests are cut off after 1." in daemon.log
 
 
-def test_a_second_signal_shortens_the_wait(directory: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_shortens_the_wait(directory: Path, number: signal.Signals) -> None:
     """C49"""
     with running(directory, *options(directory, grace=3600)) as daemon:
         answers: list[object] = []
         thread = asking(daemon, "endless", answers)
         wait_until(lambda: daemon.metric("wakeful_queue_seconds_count", model="endless") == 1, "it runs")
-        daemon.process.send_signal(signal.SIGTERM)
+        daemon.process.send_signal(number)
         wait_until(lambda: "stopping" in daemon.log, "it has heard")
-        assert daemon.stop() == 1
+        assert daemon.stop(number) == 1
         thread.join(60)
         assert answers == [503]
 

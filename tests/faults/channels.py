@@ -31,7 +31,7 @@ def _sockets(pid: int) -> list[int]:
     found = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:
-            if os.readlink(entry).startswith("socket:"):
+            if str(entry.readlink()).startswith("socket:"):
                 found.append(int(entry.name))
         except OSError:  # closed meanwhile
             continue

@@ -123,8 +123,8 @@ def full(daemon: Daemon) -> Iterator[Path]:
         (group / "pids.max").write_text((group / "pids.current").read_text())
         yield group
     finally:
-        for pid in (group / "cgroup.procs").read_text().split():
-            (parent / "cgroup.procs").write_text(pid)
+        for line in (group / "cgroup.procs").read_text().split():
+            (parent / "cgroup.procs").write_text(line)
         group.rmdir()
 
 

@@ -1,5 +1,6 @@
 """Deaths between two steps are the states that they leave on disk."""
 
+import errno
 import logging
 import os
 import resource
@@ -400,6 +401,17 @@ def test_a_directory_removed_while_the_daemon_lives_comes_back(cache: PreparedCa
 
 
 # ── a directory that cannot be written ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_full_disk_is_written_again_when_there_is_room(cache: PreparedCache, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("wakeful.prepared.cache.mkdtemp", full)
+        assert cache.begin() is None
+    assert cache.writable
+    assert prepare(cache, model) is not None
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -7,6 +7,7 @@
 A copy appears and vanishes whole, by a rename, and is never changed. Nothing here is precious: what is missing or broken is made again.
 """
 
+import errno
 import fcntl
 import logging
 import os
@@ -253,13 +254,15 @@ class PreparedCache:
 
     @contextmanager
     def _warned_once(self) -> Iterator[None]:
-        """A cache may fail, but must not hurt: the first failure ends all writing."""
+        """A cache may fail, but must not hurt: the first failure ends all writing, unless the disk is just full."""
         try:
             yield
         except FileNotFoundError:  # somebody clears the directory at this moment; the next copy will find it in order again
             _log.info("the cache of prepared models was changed by somebody else", exc_info=True)
         except OSError as error:
-            if self.writable:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                _log.warning("a model is not prepared, there is no room in the cache: %s", error)
+            elif self.writable:
                 self.writable = False
                 _log.warning("models are not prepared from now on, the cache cannot be written: %s", error)
 
