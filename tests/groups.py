@@ -19,15 +19,15 @@ def inside(group: Path) -> list[str]:
 
 
 @contextmanager
-def child_group(controller: str, *names: str) -> Iterator[Path]:
-    """A child of our own group, so that what happens in it is charged to us as well; `names`: and a child of that, and so on.
+def child_group(controller: str, *names: str, parent: Path | None = None) -> Iterator[Path]:
+    """A child of our own group, so that what happens in it is charged to us as well, or of `parent`; `names`: and a child of that, and so on.
 
     Skips where we may not make one, or where version 2 does not hand the controller down. The outermost is yielded.
     """
-    parent = next(budget._groups(budget.PROC, budget.CGROUPS, controller), None)
-    if parent is None:
+    own = next(budget._groups(budget.PROC, budget.CGROUPS, controller), None)
+    if own is None:
         pytest.skip(f"no {controller} controller of a control group here")
-    paths = [parent.path / f"wakeful-test-{os.getpid()}"]
+    paths = [(parent or own.path) / f"wakeful-test-{os.getpid()}"]
     for name in names:
         paths.append(paths[-1] / name)
     try:

@@ -1,8 +1,10 @@
 """No descriptors are left: requests are refused with the reason, nothing breaks, and all is well once there is room again."""
 
+import http.client
 import os
 import resource
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import onnx_models
-from tests.crowd import Crowd, calm
+from tests.crowd import Crowd, ask, calm
 from tests.daemon import Daemon, running, wait_until
 
 FEW = 112
@@ -87,3 +89,27 @@ def test_connections_leave_descriptors_for_models(tmp_path: Path) -> None:
         assert all("connections are open" in error for error in crowd.errors if error.startswith("{"))
         wait_until(lambda: infer(daemon, "first") == 200, "connections have been closed")
         assert "Traceback" not in daemon.log
+
+
+def test_a_connection_for_which_there_is_none_is_closed_at_once_and_others_are_served(daemon: Daemon) -> None:
+    """The limit falls while it serves: open connections go on, a new one never hangs, and all is well afterwards."""
+    kept = http.client.HTTPConnection(daemon.host, daemon.port, timeout=60)
+    assert ask(kept, "first", [1, 2, 3, 4], [1, 4])[0] == 200
+    daemon.wait_event("probe", "first")
+    with limited(daemon, 0):
+        for number in range(20):
+            with socket.create_connection((daemon.host, daemon.port), 60) as new:
+                assert answered(new) in (b"", b"HTTP/1.1 200", b"HTTP/1.1 503")  # a descriptor may just have become free
+            assert ask(kept, "first", [number, 2, 3, 4], [1, 4])[1]["outputs"][0]["data"] == [number, 2, 3, 4]
+    kept.close()
+    assert infer(daemon, "second") == 200
+    assert "Traceback" not in daemon.log
+
+
+def answered(connection: socket.socket) -> bytes:
+    """The beginning of an answer; empty when there is none. Fails if it takes a minute."""
+    try:
+        connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\n\r\n")
+        return connection.recv(1000)[:12]
+    except ConnectionError:
+        return b""

@@ -40,18 +40,43 @@ path = "giant.onnx"
 """
 
 
-@pytest.fixture(scope="module")
-def group() -> Iterator[Path]:
-    """With a limit, and the group below it that the daemon lives in, without. Version 1 only."""
-    with child_group("memory", "inner") as path:
-        if not (path.parent / "memory.use_hierarchy").exists() or (path.parent / "memory.use_hierarchy").read_text().strip() != "1":
-            pytest.skip("no groups of version 1 that are charged to their parents here")
-        (path / "memory.limit_in_bytes").write_text(str(LIMIT_MB * 1024 * 1024))
-        with suppress(OSError):  # only where swap is accounted for
-            (path / "memory.memsw.limit_in_bytes").write_text(str(LIMIT_MB * 1024 * 1024))
-        if "oom_kill " not in (path / "memory.oom_control").read_text():
-            pytest.skip("this kernel does not count its kills by group")
+@pytest.fixture(scope="module", params=[1, 2])
+def group(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """With a limit, and the group below it that the daemon lives in, without; of either version. Skips for one of the two on any machine."""
+    if (request.param == 1) != ("memory" in budget._own_paths(budget.PROC)):
+        pytest.skip(f"no memory controller of cgroup v{request.param} here")
+    with child_group("memory", "inner", parent=_beside_us() if request.param == 2 else None) as path:
+        (_limit_v1 if request.param == 1 else _limit_v2)(path)
         yield path
+
+
+def _beside_us() -> Path:
+    """In version 2 a group with processes gives no memory to children, so the new group is a sibling of our own."""
+    base = budget.CGROUPS / "unified" if (budget.CGROUPS / "unified").is_dir() else budget.CGROUPS
+    own = budget._own_paths(budget.PROC).get("", "/")
+    return (base / own.lstrip("/")).parent if own != "/" else base
+
+
+def _limit_v1(path: Path) -> None:
+    if (path.parent / "memory.use_hierarchy").read_text().strip() != "1":
+        pytest.skip("groups are not charged to their parents here")
+    (path / "memory.limit_in_bytes").write_text(str(LIMIT_MB * 1024 * 1024))
+    with suppress(OSError):  # only where swap is accounted for
+        (path / "memory.memsw.limit_in_bytes").write_text(str(LIMIT_MB * 1024 * 1024))
+    if "oom_kill " not in (path / "memory.oom_control").read_text():
+        pytest.skip("this kernel does not count its kills by group")
+
+
+def _limit_v2(path: Path) -> None:
+    (path / "memory.max").write_text(str(LIMIT_MB * 1024 * 1024))
+    with suppress(OSError):  # only where swap is accounted for
+        (path / "memory.swap.max").write_text("0")
+
+
+def _used(group: Path) -> int:
+    """Bytes, page cache among them."""
+    current = group / "memory.current"
+    return int((current if current.exists() else group / "memory.usage_in_bytes").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +129,6 @@ def test_page_cache_is_no_reason_to_refuse_a_load(daemon: Daemon, group: Path, t
     file.touch()
     os.truncate(file, LIMIT_MB * 1024 * 1024)
     subprocess.run([*inside(group / "inner"), "cat", str(file)], check=True, timeout=60, stdout=subprocess.DEVNULL)
-    used = int((group / "memory.usage_in_bytes").read_text())
-    assert used > (LIMIT_MB - FAIR_MB) * 1024 * 1024  # no room for it, were the cache counted as used
+    assert _used(group) > (LIMIT_MB - FAIR_MB) * 1024 * 1024  # no room for it, were the cache counted as used
     assert daemon.infer("fair", "x", [1, 2, 3, 4], [1, 4])[0] == 200
     assert not [event for event in daemon.events(since=str(since)) if event["kind"] == "evict"]
