@@ -163,19 +163,22 @@ def test_a_nursery_that_dies_again_and_again_loses_no_request(daemon: Daemon) ->
     assert daemon.infer("quick", "x", [1, 2, 3, 4], [1, 4])[0] == 200  # the last one is awake
 
 
-def test_a_kill_during_the_load(daemon: Daemon) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_kill_during_the_load(daemon: Daemon, number: int) -> None:
     """C27."""
+    assert daemon.call("POST", "/v2/repository/models/big/unload")[0] == 200
     since = daemon.events()[-1]["seq"]
     known = set(daemon.children())
     with Crowd(daemon, "big", clients=4, requests=3, width=512, rows=1) as crowd:
         wait_until(lambda: set(daemon.children()) - known, "a process has begun to load")
         for pid in set(daemon.children()) - known:
-            kill(pid)
+            kill(pid, number)
     assert set(crowd.statuses) == {200}, crowd.errors[:3]
     daemon.wait_event("load", "big", since=since)
 
 
-def test_a_kill_during_the_unload(daemon: Daemon) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_kill_during_the_unload(daemon: Daemon, number: int) -> None:
     assert daemon.infer("lone", "x", [1, 2, 3, 4], [1, 4])[0] == 200
     known = set(replicas(daemon))
     unload = threading.Thread(target=daemon.call, args=("POST", "/v2/repository/models/lone/unload"))
@@ -183,7 +186,7 @@ def test_a_kill_during_the_unload(daemon: Daemon) -> None:
         wait_until(lambda: crowd.answered > 8, "requests are answered")
         unload.start()
         for pid in known:
-            kill(pid)
+            kill(pid, number)
     unload.join(60)
     assert not unload.is_alive()
     assert_unhurt(crowd)

@@ -1,8 +1,7 @@
 """The cache's disk is full, or cannot be written: models are served as shipped, and copied as soon as there is room."""
 
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from tests import onnx_models
 from tests.crowd import Crowd, calm
 from tests.daemon import Daemon, running, wait_until
+from tests.faults.disks import fill, mounted
 
 MODEL_MB = 2
 DISK_MB = 8
@@ -17,15 +17,12 @@ DISK_MB = 8
 
 @contextmanager
 def disk(path: Path, options: str) -> Iterator[Path]:
-    """A file system of its own, in memory. Skips where none can be mounted."""
-    path.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "wakeful-test", str(path)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
-    try:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(mounted(path, options))
+        except OSError as error:
+            pytest.skip(str(error))
         yield path
-    finally:
-        subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
 @pytest.fixture
@@ -46,17 +43,6 @@ def served(daemon: Daemon, model: str) -> None:
         pass
     assert crowd.wrong == []
     assert crowd.statuses == {200: 15}, crowd.errors[:3]
-
-
-def fill(path: Path) -> Path:
-    """Take all that is left."""
-    ballast = path / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(65536))
-        except OSError:
-            return ballast
 
 
 def load_again(daemon: Daemon, model: str) -> str:

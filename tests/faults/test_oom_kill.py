@@ -12,6 +12,7 @@ from tests import onnx_models
 from tests.crowd import Crowd, calm
 from tests.daemon import Daemon, running, wait_until
 from tests.groups import child_group, inside
+from wakeful.memory import budget
 
 LIMIT_MB = 448
 FAIR_MB = 64

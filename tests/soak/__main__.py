@@ -8,9 +8,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.daemon import Daemon, running, wait_until
+from tests.faults.disks import mounted
 from tests.soak.faults import BYSTANDER, FAULTS, VICTIMS, Stage, make_models, write_configuration
 from tests.soak.growth import Holdings, grown, holdings, usual
 from tests.soak.load import Load
@@ -23,6 +26,8 @@ WARM_UP = 180.0
 WINDOW = 120.0
 """Seconds over which what is held is looked at; in a short run, a third of it."""
 LONGER = 3
+DISK_MB = 96
+"""Of the cache: twice what its one large model takes."""
 PAUSE = (0.2, 1.5)
 """Seconds between faults."""
 
@@ -54,16 +59,27 @@ def p99(seconds: list[float]) -> float:
     return statistics.quantiles(seconds, n=100)[-1] if len(seconds) > 1 else 0.0
 
 
+@contextmanager
+def _disk(path: Path) -> Iterator[Path | None]:
+    """A small file system for the cache; None where none can be mounted."""
+    with ExitStack() as stack:
+        try:
+            disk = stack.enter_context(mounted(path, f"size={DISK_MB}m"))
+        except PermissionError:
+            disk = None
+        yield disk
+
+
 def soak(directory: Path, seconds: float, seed: int, *, say: bool = False, strict: bool = False) -> Report:
     """`strict`: the bystander's p99 may not become three times as long. A busy machine can miss that."""
     rng = random.Random(seed)
     make_models(directory)
     config = write_configuration(directory, 64)
-    with running(directory / "daemon", "--config", str(config), "--no-grpc") as daemon:
+    with _disk(directory / "daemon" / "cache") as disk, running(directory / "daemon", "--config", str(config), "--no-grpc") as daemon:
         wait_until(lambda: daemon.metric("wakeful_replicas", model=BYSTANDER, state="ready") == 1, "the bystander is loaded")
         daemon.infer(BYSTANDER, "x", [1, 2, 3, 4], [1, 4])
         daemon.wait_event("probe", BYSTANDER)
-        stage = Stage(daemon, directory, set(daemon.replicas()), rng)
+        stage = Stage(daemon, directory, set(daemon.replicas()), rng, disk)
         load = Load(daemon, [BYSTANDER, *VICTIMS], CLIENTS, seed)
         time.sleep(min(CALM_SECONDS, seconds / 3))
         calm = list(load.ledgers[BYSTANDER].seconds)

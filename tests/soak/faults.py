@@ -2,6 +2,7 @@
 
 import os
 import random
+import resource
 import shutil
 import signal
 import threading
@@ -13,6 +14,9 @@ from pathlib import Path
 
 from tests import onnx_models
 from tests.daemon import Daemon
+from tests.faults.channels import borrowed
+from tests.faults.disks import fill
+from wakeful.runtime.messages import Done, Hello, Refused, encode
 
 BYSTANDER = "bystander"
 VICTIMS = ("victim-1", "victim-2", "large")
@@ -26,6 +30,8 @@ class Stage:
     directory: Path
     spared: set[int]
     rng: random.Random
+    disk: Path | None = None
+    """The cache's, if it is a small one of its own."""
 
     def victims(self) -> list[int]:
         return [pid for pid in self.daemon.replicas() if pid not in self.spared]
@@ -46,6 +52,8 @@ class Stage:
         with suppress(OSError, ValueError):
             self.daemon.call(method, path, {} if "/v2/" in path else None)
 
+
+NONSENSE = (b"\xc1", encode(Hello(1)), encode(Done(10**9, 0.0, ())), encode(Refused("unavailable", "no")))
 
 Fault = Callable[[Stage], str]
 """Returns why it could not be done; empty if it was."""
@@ -88,6 +96,50 @@ def kill_nursery(stage: Stage) -> str:
         if role == "nursery":
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+    return ""
+
+
+def freeze_nursery(stage: Stage) -> str:
+    """For good, as with `freeze`."""
+    for pid, role in stage.daemon.children().items():
+        if role == "nursery":
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+    return ""
+
+
+def talk_nonsense(stage: Stage) -> str:
+    """Say in the name of a replica what it would never say."""
+    if not (pids := stage.victims()):
+        return "nobody was there"
+    try:
+        with borrowed(stage.rng.choice(pids)) as channel:
+            channel.send(stage.rng.choice(NONSENSE))
+    except PermissionError as error:
+        return str(error)
+    except (OSError, IndexError):
+        return "it was gone"
+    return ""
+
+
+def squeeze_descriptors(stage: Stage) -> str:
+    """For half a second, there are hardly any more."""
+    pid = stage.daemon.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    highest = max(int(name) for name in os.listdir(f"/proc/{pid}/fd"))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (highest + 1 + stage.rng.randrange(8), before[1]))
+    time.sleep(0.5)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    return ""
+
+
+def fill_disk(stage: Stage) -> str:
+    """The cache's, for a moment."""
+    if stage.disk is None:
+        return "there was no disk to fill"
+    ballast = fill(stage.disk)
+    time.sleep(stage.rng.random())
+    ballast.unlink(missing_ok=True)
     return ""
 
 
@@ -153,8 +205,8 @@ def reload_nonsense(stage: Stage) -> str:
 
 
 FAULTS: tuple[Fault, ...] = (
-    kill, segfault, freeze, hiccup, kill_all_at_once, kill_nursery, unload, load, replace_file, break_file, remove_file, wipe_cache, reload,
-    reload_nonsense,
+    kill, segfault, freeze, hiccup, kill_all_at_once, kill_nursery, freeze_nursery, talk_nonsense, squeeze_descriptors, fill_disk, unload, load,
+    replace_file, break_file, remove_file, wipe_cache, reload, reload_nonsense,
 )
 
 _CONFIGURATION = """

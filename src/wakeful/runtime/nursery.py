@@ -22,7 +22,7 @@ LOOK_SECONDS = 1.0
 """Between two looks at a nursery that has something to do. Looks are counted, not seconds: a daemon that was stopped itself blames nobody for it."""
 IDLE_LOOKS = 5
 """Looks without any progress, though a fork takes milliseconds, after which it is taken for stuck: another one costs half a second."""
-WAKING_LOOKS = 60
+WAKING_LOOKS = 30
 """The same while it imports its library, which may come from a slow disk."""
 QUIET_LIBRARIES = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Libraries must start no threads of their own in a process that will fork."""
