@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests import onnx_models
@@ -206,6 +207,15 @@ def test_a_model_without_replicas_is_not_ready(daemon: Daemon) -> None:
     assert daemon.call("GET", "/v2/models/quick/ready")[0] == 200
 
 
+def burnt(daemon: Daemon) -> float:
+    """Processor time of all replicas that are there, in seconds."""
+    total = 0.0
+    for pid in replicas(daemon):
+        with suppress(psutil.NoSuchProcess):
+            total += psutil.Process(pid).cpu_times().user
+    return total
+
+
 def test_a_request_that_takes_every_replica_down_fails_alone(daemon: Daemon) -> None:
     """C26: two deaths are enough evidence: it is refused, and what shared its batch is answered."""
     since = daemon.events()[-1]["seq"]
@@ -214,7 +224,9 @@ def test_a_request_that_takes_every_replica_down_fails_alone(daemon: Daemon) -> 
     thread.start()
     for count in (1, 2):
         wait_until(lambda: daemon.metric("wakeful_replicas", model="long", state="ready") == 1, "it runs")
-        wait_until(lambda count=count: daemon.metric("wakeful_queue_seconds_count", model="long") == count, "its run has begun")
+        wait_until(lambda count=count: daemon.metric("wakeful_queue_seconds_count", model="long") == count, "its run was handed over")
+        before = burnt(daemon)
+        wait_until(lambda before=before: burnt(daemon) > before + 0.05, "and has begun")
         for pid in replicas(daemon):
             kill(pid)
         daemon.wait_event("restart", "long", since=since)
@@ -224,6 +236,7 @@ def test_a_request_that_takes_every_replica_down_fails_alone(daemon: Daemon) -> 
     assert status == 500
     assert "SIGKILL" in str(body)
     assert "2 times while it ran this request" in str(body)
+    assert "with x FP32 [1, 4], digest" in daemon.wait_event("blame", "long")["text"]
     assert daemon.infer("quick", "x", [1, 2, 3, 4], [1, 4])[0] == 200
 
 
