@@ -60,6 +60,17 @@ def test_busy_least_recently_used_is_skipped() -> None:
     assert victims(plan(GIB, 0, [FOUR[0], FOUR[1]._replace(idle=False), *FOUR[2:]], now=100.0)) == ["d"]
 
 
+def test_the_busy_go_too_where_that_is_said_but_after_the_idle_and_never_those_on_their_way() -> None:
+    candidates = [loaded("a", last_used=1.0, idle=False), loaded("b", last_used=2.0), loaded("c", last_used=0.0, idle=False, loaded=False)]
+    assert victims(plan(GIB, 0, candidates, now=100.0, busy_too=True)) == ["b"]
+    answer = plan(2 * GIB, 0, candidates, now=100.0, busy_too=True)
+    assert victims(answer) == ["b", "a"]
+    assert "b#0 (idle 1m 38s), a#0 (busy)" in answer.reason
+    assert isinstance(plan(3 * GIB, 0, candidates, now=100.0, busy_too=True), Refusal)
+    copies = [loaded("m", MIB, 1.0, idle=True), loaded("m", MIB, 2.0, idle=False, replica=1)]
+    assert victims(plan(2 * MIB, 0, copies, now=100.0, busy_too=True)) == ["m#1", "m"]
+
+
 def test_all_pinned_is_a_refusal_without_an_end() -> None:
     answer = plan(GIB, 0, [one._replace(pinned=True) for one in FOUR], now=100.0)
     assert isinstance(answer, Refusal)
@@ -116,6 +127,7 @@ CANDIDATES = st.lists(
         pinned=st.booleans(),
         loaded_at=st.integers(0, 20).map(float),
         min_residency=st.sampled_from([0.0, 10.0]),
+        loaded=st.booleans(),
     ),
     max_size=7,
 ).map(lambda found: [one._replace(replica=index, shared=ord(one.model) % 5) for index, one in enumerate(found)])
@@ -130,16 +142,19 @@ def freed(gone: tuple[Candidate, ...], candidates: list[Candidate]) -> int:
     return total
 
 
-@given(CANDIDATES, st.integers(0, 40), st.integers(-5, 20))
-def test_plans_are_lawful_sufficient_and_minimal_and_refusals_are_needed(candidates: list[Candidate], need: int, free: int) -> None:
+@given(CANDIDATES, st.integers(0, 40), st.integers(-5, 20), st.booleans())
+def test_plans_are_lawful_sufficient_and_minimal_and_refusals_are_needed(
+    candidates: list[Candidate], need: int, free: int, busy_too: bool
+) -> None:
     now = 20.0
-    answer = plan(need, free, candidates, now)
-    lawful = [one for one in candidates if one.idle and not one.pinned and one.loaded_at + one.min_residency <= now]
+    answer = plan(need, free, candidates, now, busy_too=busy_too)
+    may_go = [one for one in candidates if one.idle or (busy_too and one.loaded)]
+    lawful = [one for one in may_go if not one.pinned and one.loaded_at + one.min_residency <= now]
     if isinstance(answer, Refusal):
         assert free + freed(tuple(lawful), candidates) < need
         if answer.retry_at is not None:
             assert answer.retry_at > now
-            assert isinstance(plan(need, free, candidates, answer.retry_at), Plan)
+            assert isinstance(plan(need, free, candidates, answer.retry_at, busy_too=busy_too), Plan)
         return
     assert set(answer.victims) <= set(lawful)
     assert len(set(answer.victims)) == len(answer.victims)

@@ -260,3 +260,91 @@ def test_a_return_right_after_the_eviction_is_counted(play: Callable[[Scene], No
         assert s.supervisor.thrash.count == 1
 
     play(scene)
+
+
+def test_who_has_waited_longest_is_not_overtaken_for_ever(play: Callable[[Scene], None]) -> None:
+    """C29: the large one needs two that are old enough at the same time; small ones behind it are let in only where it loses nothing."""
+
+    def scene(stage: Callable[..., Stage]) -> None:
+        s = stage(3)
+        s.load("a", residency=4.0)
+        s.load("b", "c", residency=10.0)
+        s.ask("large", 2)
+        s.clock.now += 2.0
+        s.supervisor.look()
+        s.ask("small", 1, residency=100.0)  # a could go for it, and large finds room in place of b and c
+        assert s.evicted == ["a"]
+        s.gone("a")
+        s.loaded("small")
+        s.ask("next", 1)
+        s.clock.now += 10.0
+        s.supervisor.look()
+        assert s.evicted == ["a", "b", "c"]
+        s.gone("b")
+        s.gone("c")
+        assert s.began[-2:] == ["small", "large"]
+
+    play(scene)
+
+
+def test_who_comes_behind_a_claim_stands_back_and_a_copy_is_refused(play: Callable[[Scene], None]) -> None:
+    def scene(stage: Callable[..., Stage]) -> None:
+        s = stage(2)
+        s.load("old")
+        s.load("young", residency=100.0)
+        s.ask("large", 2)
+        s.clock.now += 2.0
+        s.supervisor.look()
+        s.ask("small", 1)
+        s.ask("copy", 1, primary=False)
+        assert s.evicted == []
+        assert "large has waited longer" in s.refused["copy"]
+        s.supervisor.release(s.tenants["large"])  # nobody asks for it any more
+        assert s.evicted == ["old"]
+
+    play(scene)
+
+
+def test_of_a_turn_the_idle_go_first_and_it_is_told_who_was_busy(play: Callable[[Scene], None]) -> None:
+    def scene(stage: Callable[..., Stage]) -> None:
+        s = stage(2)
+        s.ask("busy", 1)
+        s.loaded("busy", idle=False)
+        s.load("idle")
+        s.ask("other", 2)
+        s.clock.now += 2.0
+        s.supervisor.look()
+        assert s.evicted == ["idle", "busy"]
+        idle, busy = s.events.list(kind="evict")
+        assert (idle.figures["busy"], busy.figures["busy"]) == (False, True)
+        assert busy.figures["waited_seconds"] == 2.0
+        assert busy.figures["loaded_seconds"] == 3.0
+        assert "busy#0 (busy)" in busy.text
+        assert s.supervisor.oldest_load() == 2.0  # its victims have not gone yet
+
+    play(scene)
+
+
+def test_looks_take_a_part_of_the_time_only(play: Callable[[Scene], None]) -> None:
+    """Where runs end by the thousand while somebody waits, not each of them is a reason to look; what is asked anew is looked at."""
+
+    def scene(stage: Callable[..., Stage]) -> None:
+        s = stage(2)
+        s.load("a", need=2, residency=1000.0)
+        s.ask("b", 2)
+        looked = []
+
+        def slow() -> Memory:
+            looked.append(s.clock.now)
+            s.clock.now += 0.01
+            return Memory(PLENTY, PLENTY, "a test")
+
+        s.supervisor._read_memory = slow
+        for _ in range(1000):
+            s.clock.now += 0.001
+            s.supervisor.look()
+        assert 5 <= len(looked) <= 15
+        s.ask("c", 2, primary=False)
+        assert "c" in s.refused
+
+    play(scene)

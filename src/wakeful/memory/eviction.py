@@ -23,6 +23,8 @@ class Candidate(NamedTuple):
     pinned: bool
     loaded_at: float
     min_residency: float
+    loaded: bool = True
+    """False while it is on its way."""
 
     @property
     def resident_until(self) -> float:
@@ -43,11 +45,13 @@ class Refusal(NamedTuple):
     retry_at: float | None
 
 
-def plan(need: int, free: int, candidates: Sequence[Candidate], now: float, budget: int | None = None) -> Plan | Refusal:
+def plan(
+    need: int, free: int, candidates: Sequence[Candidate], now: float, budget: int | None = None, *, busy_too: bool = False
+) -> Plan | Refusal:
     """Find room for `need` bytes where `free` are left (negative: already over) of a whole of `budget`.
 
     Victims are idle, not pinned and past their minimum residency, the least recently used first, and no more than needed: none of
-    them could be left out.
+    them could be left out. `busy_too`: after the idle ones those may go that are busy, once they have finished their runs.
     """
     missing = need - free
     if missing <= 0:
@@ -55,12 +59,16 @@ def plan(need: int, free: int, candidates: Sequence[Candidate], now: float, budg
     if budget is not None and need > budget:
         return Refusal(f"needs {show_bytes(need)}, budget {show_bytes(budget)}", None)
     replicas = _replicas_of(candidates)
-    evictable = [candidate for candidate in _by_age(candidates) if candidate.idle and not candidate.pinned]
+    evictable = [one for one in _by_age(candidates) if not one.pinned and (one.idle or (busy_too and one.loaded))]
     victims = _enough([candidate for candidate in evictable if candidate.resident_until <= now], missing, replicas)
     if victims is None:
         return Refusal(f"{_figures(need, free)}; {_excuses(candidates, now)}", _retry_at(evictable, missing, replicas, now))
-    names = ", ".join(f"{victim.model}#{victim.replica} (idle {show_seconds(now - victim.last_used)})" for victim in victims)
+    names = ", ".join(f"{victim.model}#{victim.replica} ({_pastime(victim, now)})" for victim in victims)
     return Plan(tuple(victims), f"{_figures(need, free)}; evicts {names} for {show_bytes(_freed(victims, replicas))}")
+
+
+def _pastime(victim: Candidate, now: float) -> str:
+    return f"idle {show_seconds(now - victim.last_used)}" if victim.idle else "busy"
 
 
 def _figures(need: int, free: int) -> str:
@@ -87,12 +95,13 @@ def _freed(victims: Sequence[Candidate], replicas: dict[str, int]) -> int:
 
 
 def _by_age(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """The least recently used first, but of one model a copy before the replica it was copied from."""
-    ages: list[tuple[float, str, int, Candidate]] = []
-    latest: dict[str, float] = {}
+    """The idle ones before the busy ones, the least recently used first, but of one model a copy before the replica it was copied from."""
+    ages: list[tuple[tuple[bool, float], str, int, Candidate]] = []
+    latest: dict[str, tuple[bool, float]] = {}
     for candidate in sorted(candidates, key=lambda candidate: -candidate.replica):
-        latest[candidate.model] = max(candidate.last_used, latest.get(candidate.model, candidate.last_used))
-        ages.append((latest[candidate.model], candidate.model, -candidate.replica, candidate))
+        busy, used = latest.get(candidate.model, (False, candidate.last_used))
+        age = latest[candidate.model] = (busy or not candidate.idle, max(candidate.last_used, used))
+        ages.append((age, candidate.model, -candidate.replica, candidate))
     return [candidate for *_, candidate in sorted(ages)]
 
 

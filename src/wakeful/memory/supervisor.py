@@ -5,7 +5,7 @@ freed, has become idle or was measured, and looks again.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from wakeful.clock import monotonic
@@ -13,13 +13,26 @@ from wakeful.errors import OutOfMemory, WakefulError
 from wakeful.memory import eviction
 from wakeful.memory.budget import Memory, headroom
 from wakeful.memory.eviction import Candidate, Refusal
-from wakeful.telemetry.events import Events
+from wakeful.telemetry.events import Events, Figure
 from wakeful.telemetry.metrics import UnloadReason
 from wakeful.telemetry.units import show_bytes
 
 TURN_PATIENCE = 1.0
 """Seconds that the first replica of a model waits for others to become idle. After that busy ones that have had their minimum residency go too, so
-that two models which do not fit together are served in turns."""
+that two models which do not fit together are served in turns; and of those that wait, whoever has waited longest has a claim."""
+
+LOOKING = 0.1
+"""Share of the event loop's time that looks may take: where 40 models wait beside 40 loaded ones, one takes 10 ms, and each run that ends asks for
+one."""
+
+
+class Claim(NamedTuple):
+    """Of the first replica of a model that has waited longest. Those behind it may be let in only where it finds room without their leaving, or
+    a large model would wait for ever among small ones that always find room for themselves."""
+
+    tenant: "Tenant"
+    since: float
+    """Who has got its room later is counted as if it stayed."""
 
 
 class Standing(NamedTuple):
@@ -39,8 +52,8 @@ class Tenant:
     """A replica that has room, or asks for it. Its group gives the callables; the supervisor owns the rest."""
 
     __slots__ = (
-        "asked", "bytes", "evict", "granted", "least", "leaving", "loaded_at", "model", "primary", "promised", "refused", "replica", "shared",
-        "standing", "waited",
+        "asked", "bytes", "entered", "evict", "granted", "least", "leaving", "loaded_at", "model", "primary", "promised", "refused", "replica",
+        "shared", "standing", "waited",
     )
 
     def __init__(
@@ -71,7 +84,8 @@ class Tenant:
         self.evict = evict
         self.standing = standing
         self.asked = monotonic()
-        self.loaded_at = self.asked
+        self.entered = self.loaded_at = self.asked
+        """When room was found for it, and when it was ready."""
         self.leaving = False
         """It has been evicted, and may still hold its memory."""
         self.promised = False
@@ -100,6 +114,8 @@ class Supervisor:
         """Loaded, loading, or promised room that victims are about to free."""
         self._waiting: list[Tenant] = []
         """In the order of asking."""
+        self._claim: Claim | None = None
+        self._next_look = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     # ── figures ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -127,15 +143,17 @@ class Supervisor:
         return max((tenant.shared for tenant in self._tenants if tenant.model == model), default=0)
 
     def oldest_load(self) -> float:
-        """Seconds that the longest waiting replica has waited for room."""
-        return monotonic() - self._waiting[0].asked if self._waiting else 0.0
+        """Seconds that the longest waiting replica has waited for room, that of victims who have not gone yet included."""
+        asked = [*(tenant.asked for tenant in self._waiting[:1]), *(tenant.asked for tenant in self._tenants if tenant.promised)]
+        return monotonic() - min(asked) if asked else 0.0
 
     # ── what groups say ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def admit(self, tenant: Tenant) -> None:
         """Find room: `granted` or `refused` is called, now or later."""
         self._waiting.append(tenant)
-        self.look()
+        if not self.look():
+            self._try(tenant, self._read_memory().available)
 
     def measured(self, tenant: Tenant, own: int, shared: int) -> None:
         """The replica is loaded, or has grown."""
@@ -153,21 +171,31 @@ class Supervisor:
         self._tenants.discard(tenant)
         if tenant in self._waiting:
             self._waiting.remove(tenant)
-        self._keep_promises()
+        if any(other.promised for other in self._tenants):
+            self._keep_promises(self._read_memory().available)
         self.look()
 
-    def look(self) -> None:
-        """Look again at everybody who waits. Cheap when nobody does."""
+    def look(self) -> bool:
+        """Look again at everybody who waits: now, or where that would be too often, somewhat later. Cheap when nobody waits."""
         if not self._waiting:
-            return
+            return True
+        now = monotonic()
+        if now < self._next_look:
+            self._look_at(self._next_look)
+            return False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        available = self._read_memory().available  # once, since it takes about a millisecond
         for tenant in self._waiting.copy():
             if tenant in self._waiting:
-                self._try(tenant)
+                self._try(tenant, available)
+                self._let_claim(tenant)
+        end = monotonic()
+        self._next_look = end + (end - now) * (1 / LOOKING - 1)
         if self._waiting and self._timer is None:
-            self._look_at(monotonic() + TURN_PATIENCE)
+            self._look_at(end + TURN_PATIENCE)
+        return True
 
     def relieve(self, model: str) -> bool:
         """Memory has run out although the sums said otherwise: evict the least recently used idle replica of another model, if there is one."""
@@ -182,15 +210,19 @@ class Supervisor:
 
     # ── deciding ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _try(self, tenant: Tenant) -> None:
+    def _try(self, tenant: Tenant, available: int) -> None:
         now = monotonic()
         candidates = self._candidates(tenant.model)
-        free = headroom(self.budget, self.expected, self._read_memory().available + self.resident - self.expected, self.margin)
+        expected = self.expected
+        free = headroom(self.budget, expected, available + self.resident - expected, self.margin)
         most = free + _movable(candidates)
-        need = min(tenant.bytes, max(tenant.least, most))
+        need = _need(tenant, most)
         room = self._plan(tenant, need, free, candidates, now, self.budget)
         if isinstance(room, Refusal):
             self._refuse_or_wait(tenant, room, possible=need <= most)
+            return
+        if refusal := self._against_claim(tenant, need, free, room.victims):
+            self._refuse_or_wait(tenant, refusal, possible=True)
             return
         victims: dict[Tenant, UnloadReason] = dict.fromkeys(self._of(room.victims), "lru")
         if self.max_loaded is not None and not tenant.standing().pinned:
@@ -205,36 +237,54 @@ class Supervisor:
         self._waiting.remove(tenant)
         self._tenants.add(tenant)
         tenant.bytes = need
+        tenant.entered = now
         tenant.promised = True
         for victim, reason in victims.items():
-            self._evict(victim, tenant.model, reason, room.reason)
-        self._keep_promises()
+            self._evict(victim, tenant.model, reason, room.reason, short_bytes=max(need - free, 0), waited_seconds=now - tenant.asked)
+        self._keep_promises(available)
 
-    def _keep_promises(self) -> None:
+    def _let_claim(self, tenant: Tenant) -> None:
+        """It has been tried, in the order of asking: has it waited longest, and for long enough?"""
+        now = monotonic()
+        if not self._claimed() and tenant in self._waiting and tenant.primary and now - tenant.asked >= TURN_PATIENCE:
+            self._claim = Claim(tenant, now)
+
+    def _claimed(self) -> bool:
+        return self._claim is not None and self._claim.tenant in self._waiting
+
+    def _against_claim(self, newcomer: Tenant, need: int, free: int, victims: Sequence[Candidate]) -> Refusal | None:
+        """Why the newcomer has to stand back; None: whoever has the claim will find room even if the newcomer stays for ever."""
+        claim = self._claim
+        if claim is None or claim.tenant is newcomer or not self._claimed():
+            return None
+        before = {(tenant.model, tenant.replica) for tenant in self._tenants if tenant.entered <= claim.since}
+        candidates = self._candidates(claim.tenant.model)
+        later = free - need + _movable([one for one in candidates if one in victims or (one.model, one.replica) in before])
+        if later >= _need(claim.tenant, free + _movable(candidates)):
+            return None
+        return Refusal(f"needs {show_bytes(need)}, free {show_bytes(free)}, and {claim.tenant.model} has waited longer", None)
+
+    def _keep_promises(self, available: int) -> None:
         """Let those begin whose room is really free now: what goes holds its memory until it has gone."""
-        for tenant in [tenant for tenant in self._tenants if tenant.promised]:
-            if self._is_free_for(tenant):
+        promised = [tenant for tenant in self._tenants if tenant.promised]
+        for tenant in sorted(promised, key=lambda tenant: tenant.asked):
+            if self._is_free_for(tenant, available):
                 tenant.promised = False
                 tenant.waited = monotonic() - tenant.asked
                 tenant.granted()
 
-    def _is_free_for(self, tenant: Tenant) -> bool:
+    def _is_free_for(self, tenant: Tenant, available: int) -> bool:
         going = sum(other.going for other in self._tenants)
         if not going:
             return True
         if self.max_loaded is not None and not tenant.standing().pinned and self.loaded + going > self.max_loaded:
             return False
-        return tenant.bytes <= headroom(self.budget, self.resident, self._read_memory().available, self.margin)
+        return tenant.bytes <= headroom(self.budget, self.resident, available, self.margin)
 
     def _plan(
         self, tenant: Tenant, need: int, free: int, candidates: list[Candidate], now: float, budget: int | None
     ) -> eviction.Plan | Refusal:
-        decision = eviction.plan(need, free, candidates, now, budget)
-        if isinstance(decision, Refusal) and tenant.primary and now - tenant.asked >= TURN_PATIENCE:
-            loaded = {(other.model, other.replica) for other in self._tenants if other.standing().loaded}
-            busy_too = [candidate._replace(idle=(candidate.model, candidate.replica) in loaded) for candidate in candidates]
-            return eviction.plan(need, free, busy_too, now, budget)
-        return decision
+        return eviction.plan(need, free, candidates, now, budget, busy_too=tenant.primary and now - tenant.asked >= TURN_PATIENCE)
 
     def _refuse_or_wait(self, tenant: Tenant, refusal: Refusal, *, possible: bool) -> None:
         """A further replica is refused at once. A first one waits, unless not even the leaving of all that may ever go would help."""
@@ -252,23 +302,27 @@ class Supervisor:
                 candidates.append(
                     Candidate(
                         tenant.model, tenant.replica, tenant.bytes, tenant.shared, standing.last_used, standing.idle, standing.pinned,
-                        tenant.loaded_at, standing.min_residency,
+                        tenant.loaded_at, standing.min_residency, standing.loaded,
                     )
                 )
         return candidates
 
     def _of(self, candidates: tuple[Candidate, ...]) -> list[Tenant]:
-        chosen = {(candidate.model, candidate.replica) for candidate in candidates}
-        return [tenant for tenant in self._tenants if (tenant.model, tenant.replica) in chosen and not tenant.going]
+        staying = {(tenant.model, tenant.replica): tenant for tenant in self._tenants if not tenant.going}
+        return [staying[candidate.model, candidate.replica] for candidate in candidates]
 
-    def _evict(self, victim: Tenant, for_model: str, reason: UnloadReason, figures: str) -> None:
+    def _evict(self, victim: Tenant, for_model: str, reason: UnloadReason, why: str, **newcomer: Figure) -> None:
+        now, standing = monotonic(), victim.standing()
         victim.leaving = True
         if victim.primary:
-            self.thrash.evicted(victim.model, monotonic())
+            self.thrash.evicted(victim.model, now)
         last = all(other.going for other in self._tenants if other.model == victim.model)
         freed = victim.bytes + (victim.shared if last else 0)
-        text = f"#{victim.replica} -{show_bytes(freed)}, {reason}, for {for_model}: {figures}"
-        self._events.emit("evict", victim.model, text, bytes=freed, reason=reason, wanted_by=for_model)
+        text = f"#{victim.replica} -{show_bytes(freed)}, {reason}, for {for_model}: {why}"
+        self._events.emit(
+            "evict", victim.model, text, bytes=freed, reason=reason, wanted_by=for_model, replica=victim.replica, busy=not standing.idle,
+            pinned=standing.pinned, loaded_seconds=now - victim.loaded_at, min_residency_seconds=standing.min_residency, **newcomer,
+        )
         victim.evict(reason)
 
     def _look_at(self, when: float) -> None:
@@ -281,6 +335,11 @@ class Supervisor:
     def _timer_fired(self) -> None:
         self._timer = None
         self.look()
+
+
+def _need(tenant: Tenant, most: int) -> int:
+    """Bytes to be found for it, of `most` that it could have if all others left: a guess asks for no more than there is."""
+    return min(tenant.bytes, max(tenant.least, most))
 
 
 def _movable(candidates: list[Candidate]) -> int:
