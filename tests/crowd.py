@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
@@ -80,6 +81,31 @@ def ask(connection: http.client.HTTPConnection, model: str, data: list[float], s
     connection.request("POST", f"/v2/models/{model}/infer", json.dumps({"inputs": [tensor]}))
     answer = connection.getresponse()
     return answer.status, json.loads(answer.read())
+
+
+class Auditor:
+    """Looks again and again whether all models together hold more than the budget; `pause`: seconds between two looks."""
+
+    def __init__(self, daemon: Daemon, pause: float = 0.0) -> None:
+        self._daemon = daemon
+        self._pause = pause
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self.most = 0.0
+
+    def _look(self) -> None:
+        pattern = re.compile(r'^wakeful_resident_bytes\{model="[^"]+"\} (\S+)$', re.MULTILINE)
+        while not self._done.wait(self._pause):
+            page = self._daemon.call("GET", "/metrics")[1].decode()
+            self.most = max(self.most, sum(float(value) for value in pattern.findall(page)))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join(60)
 
 
 def calm(daemon: Daemon, model: str) -> bool:

@@ -1,16 +1,15 @@
 """A budget smaller than the models registered: everybody is served, nobody goes without need, and what cannot be is said at once."""
 
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
 from tests import onnx_models
-from tests.crowd import Crowd, calm
+from tests.crowd import Auditor, Crowd, calm
 from tests.daemon import Daemon, frozen, running, wait_until
 from tests.e2e.asking import ask_together, oip, tensor
 
@@ -61,30 +60,6 @@ def evictions(daemon: Daemon, since: int = 0) -> list[dict[str, Any]]:
 def last(daemon: Daemon) -> int:
     number: int = daemon.events()[-1]["seq"]
     return number
-
-
-class Auditor:
-    """Looks again and again whether the models hold more than the budget."""
-
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-        self.most = 0.0
-
-    def _look(self) -> None:
-        pattern = re.compile(r'^wakeful_resident_bytes\{model="[^"]+"\} (\S+)$', re.MULTILINE)
-        while not self._done.is_set():
-            page = self._daemon.call("GET", "/metrics")[1].decode()
-            self.most = max(self.most, sum(float(value) for value in pattern.findall(page)))
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join(60)
 
 
 @pytest.mark.parametrize("requests", [[8] * 6, [60, 6, 4, 3, 2, 1]], ids=["uniform", "skewed"])
