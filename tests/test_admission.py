@@ -31,7 +31,8 @@ def batcher(waiting: int, wait: float = 0.0, run: float = 0.0, *, busy: bool = T
     for _ in range(CostModel.MIN_RUNS):
         costs.observe(1, run)
     return SimpleNamespace(
-        waiting=waiting, busy=busy, costs=costs, allowance=Allowance(), prospect=lambda _: Prospect(wait, wait + run), forget_left=lambda: False,
+        waiting=waiting, busy=busy, costs=costs, allowance=Allowance.of_target(), punctuality=Allowance.of_deadline(),
+        prospect=lambda _: Prospect(wait, wait + run), forget_left=lambda: False,
     )
 
 
@@ -66,9 +67,19 @@ def test_nobody_is_refused_for_the_sake_of_those_who_have_left() -> None:
 
 def test_who_cannot_be_answered_in_time_does_not_wait_for_it() -> None:
     crowded = batcher(CROWD, wait=3.0, run=0.5)
-    admit(request(4.0), model(), crowded)
-    with pytest.raises(Overloaded, match=r"would need 3.500 s for this request, more than its deadline leaves"):
+    admit(request(4.5), model(), crowded)
+    with pytest.raises(Overloaded, match=r"would need 3.500 s for this request, and its deadline leaves 3.200 s"):
         admit(request(3.2), model(), crowded)
+
+
+def test_where_deadlines_were_missed_a_long_wait_needs_room_and_a_lone_run_does_not() -> None:
+    crowded, next_ = batcher(CROWD, wait=3.0, run=0.5), batcher(1, run=0.5)
+    for one in (crowded, next_):
+        for _ in range(30):
+            one.punctuality.observe(1.1)
+    with pytest.raises(Overloaded):
+        admit(request(4.5), model(), crowded)
+    admit(request(0.6), model(), next_)
 
 
 def test_a_short_queue_is_weighed_only_by_who_is_in_a_hurry() -> None:

@@ -38,10 +38,11 @@ def _weigh(request: InferRequest, settings: ModelSettings, batcher: Batcher) -> 
         return
     if not waiting and not batcher.busy:  # what is known may be wrong or old, and without a run nobody would ever see
         return
-    needed = batcher.prospect(request.rows).ends
-    if needed > left:
+    wait, needed = batcher.prospect(request.rows)
+    if needed + wait * (1.0 / batcher.punctuality.share - 1.0) > left:  # the longer a wait, the more may come of it
         raise Overloaded(
-            f"model {settings.id} would need {needed:.3f} s for this request, more than its deadline leaves", retry_after=needed, unstarted=True
+            f"model {settings.id} would need {needed:.3f} s for this request, and its deadline leaves {left:.3f} s",
+            retry_after=needed, unstarted=True,
         )
     if target is not None and needed > target * batcher.allowance.share:
         raise Overloaded(

@@ -411,7 +411,7 @@ def test_a_run_that_should_have_ended_takes_a_little_more() -> None:
 
 
 def test_admission_promises_less_where_promises_are_not_kept() -> None:
-    allowance = Allowance()
+    allowance = Allowance.of_target()
     for _ in range(500):
         allowance.observe(0.9)
     assert allowance.share == Allowance.MOST
@@ -424,6 +424,15 @@ def test_admission_promises_less_where_promises_are_not_kept() -> None:
     for _ in range(30):
         allowance.observe(0.3)
     assert allowance.share == Allowance.MOST, "runs with room to spare end the caution soon"
+
+
+def test_a_deadline_is_promised_with_more_care_than_a_target() -> None:
+    target, deadline = Allowance.of_target(), Allowance.of_deadline()
+    for k in range(2000):
+        for one in (target, deadline):
+            one.observe(1.2 if k % 200 == 0 else 0.9)
+    assert target.share > 0.9
+    assert deadline.share < 0.7
 
 
 def test_a_run_is_so_large_that_the_first_of_its_members_is_in_time() -> None:

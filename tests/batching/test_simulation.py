@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.batching.simulation import HANDOVER, MODELS, Cost, Outcome, capacity, linear, shared, simulate
+from tests.batching.simulation import HANDOVER, MODELS, Cost, Outcome, Pace, alone, capacity, linear, shared, simulate
 from wakeful.admission import admit
 from wakeful.batching.batcher import Batcher
-from wakeful.config.settings import BatchingSettings, ModelSettings
+from wakeful.config.settings import AdmissionSettings, BatchingSettings, ModelSettings
 from wakeful.inference import InferRequest
 from wakeful.loadgen import arrivals
 
@@ -98,9 +98,9 @@ def test_a_queue_that_grows_in_a_slow_moment_shrinks_again(model: str) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_lone_request_never_waits(model: str) -> None:
-    alone = MODELS[model](1) + HANDOVER
-    ours = simulate(MODELS[model], arrivals.poisson(0.1 / alone, 1000 * 10 * alone), BatchingSettings()).latencies
-    assert statistics.median(ours) == pytest.approx(alone)
+    lone = MODELS[model](1) + HANDOVER
+    ours = simulate(MODELS[model], arrivals.poisson(0.1 / lone, 1000 * 10 * lone), BatchingSettings()).latencies
+    assert statistics.median(ours) == pytest.approx(lone)
 
 
 def test_small_runs_serve_a_model_better_whose_rows_dominate_and_large_ones_a_model_with_a_fixed_part() -> None:
@@ -128,6 +128,25 @@ def test_overload_hardly_lessens_what_is_answered_within_the_target(cost: Cost, 
     assert overloaded.within(target) >= 0.9 * peak
     assert overloaded.p99 <= 1.25 * target
     assert {error.code for error in overloaded.refused} == {"overloaded"}
+
+
+@pytest.mark.parametrize(("pace", "least", "late"), [(alone, 0.98, 0.0), (shared(1), 0.8, 0.12)])
+def test_overload_leaves_what_was_accepted_within_its_deadline(pace: Pace, least: float, late: float) -> None:
+    """Twice what a replica can do, for 20 s. Where runs suddenly take twice as long, some of what was accepted before is late; that much less is
+    promised from then on. (Of those who were accepted, three in ten were late when admission promised all that the deadline left.)"""
+    cost, rows = linear(0.020, 0.002), 8
+    settings = ModelSettings(
+        "m", Path("m.onnx"), batching=BatchingSettings(max_rows=rows), admission=AdmissionSettings(request_timeout=0.5),
+    )
+
+    def door(request: InferRequest, batcher: Batcher) -> None:
+        admit(request, settings, batcher)
+
+    rate = rows / cost(rows)
+    outcome = simulate(cost, arrivals.poisson(2.0 * rate, 20.0), settings.batching, 1, door, pace)
+    missed = sum(error.code != "overloaded" for error in outcome.refused)
+    assert missed <= late * len(outcome.latencies)
+    assert outcome.within(0.5) >= least * rate
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ reaction to an arrival, a timer, or a word from a replica. Whatever becomes of a
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -63,7 +64,9 @@ class Batcher:
         self._group_costs = GroupCosts()
         self.costs = self._group_costs.all
         self.rate = ArrivalRate()
-        self.allowance = policy.Allowance()
+        self.allowance, self.punctuality = policy.Allowance.of_target(), policy.Allowance.of_deadline()
+        self._missed = False
+        """The time of somebody who waited here was up since the last run ended."""
         self.limits = policy.Limits(settings.max_rows, settings.max_delay, settings.target_p99, settings.policy)
         """`max_rows` falls when a run ends out of memory."""
         self._due = policy.POLICIES[settings.policy]
@@ -352,8 +355,9 @@ class Batcher:
             requests = [] if last is None else [dropped.pop(last)]
         for request in dropped:
             if request.left or request.deadline <= now:
-                self._drop(request, now)
+                self._expired(request, now)
             elif request.deadline <= deadline:
+                self._missed = True
                 self._refuse(request, TimedOut(f"its deadline leaves {request.deadline - now:.3f} s, and no run ends so soon", unstarted=True))
             else:
                 self._refuse(request, Overloaded("it would be answered later than target_p99_ms", retry_after=costs.estimate(1), unstarted=True))
@@ -412,8 +416,12 @@ class Batcher:
         self._stats.run_seconds.observe(seconds)
         self._group_costs.observe(batch.requests[0].group, batch.rows, seconds)
         self.rate.suit(self.costs)
-        if self.limits.target_p99 is not None and self.costs.runs > policy.Allowance.BEGINS:
-            self.allowance.observe((monotonic() - batch.requests[0].arrived) / self.limits.target_p99)
+        if self.costs.runs > policy.Allowance.BEGINS:
+            first, missed, self._missed = batch.requests[0], self._missed, False
+            took = monotonic() - first.arrived
+            self.punctuality.observe(math.inf if missed else took / (first.deadline - first.arrived))
+            if self.limits.target_p99 is not None:
+                self.allowance.observe(took / self.limits.target_p99)
 
     def failed(self, lane: Lane, message: Failed) -> None:
         """A run has failed. Members of a merged run are tried alone, so that only the culprit fails."""
@@ -433,12 +441,16 @@ class Batcher:
             self._deadline_timer.cancel()
         self._deadline_timer = self._loop.call_later(max(deadline - monotonic(), 0.0), self._expire)
 
+    def _expired(self, request: InferRequest, now: float) -> None:
+        self._missed = self._missed or not request.left
+        self._drop(request, now)
+
     def _drop_forsaken(self, now: float) -> float:
         """Settle whatever waits in vain, its caller gone or its time up. Returns the earliest deadline that is left."""
         nearest = FOREVER
         for queue in (self.room, *(lane.queue for lane in self.lanes)):
             for request in queue.expire(now):
-                self._drop(request, now)
+                self._expired(request, now)
             nearest = min(nearest, queue.next_deadline())
         for lane in self.lanes:
             self._schedule(lane)  # with less to wait for, or nothing

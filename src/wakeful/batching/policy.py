@@ -10,7 +10,7 @@ How many rows a run may hold at most is `row_limit`; how many of those that wait
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 from wakeful.batching.costs import CostModel
 
@@ -229,31 +229,40 @@ def remaining(rows: int, elapsed: float, costs: CostModel) -> float:
 
 
 class Allowance:
-    """How much of the latency target admission may promise: nearly all of it, less where promises were not kept.
+    """How much of the time that requests have admission may promise: nearly all of it, less where promises were not kept.
 
     The share falls with each run that answers somebody too late and rises with each other one, by so much less that both weigh the same at
-    one late run in fifty. So noise of the machine, and what no estimate knows of, have their room. A run that needed less than half of the target
+    one late run in `late`. So noise of the machine, and what no estimate knows of, have their room. A run that needed less than `ample` of the time
     shows that there is room to spare, and counts as much as a late one: few runs end under light load, and they must not be few for long.
     """
 
-    __slots__ = ("share",)
+    __slots__ = ("ample", "rise", "share")
 
     FALL = 0.03
-    RISE = FALL / 49.0
-    AMPLE = 0.5
     LEAST, FIRST, MOST = 0.5, 0.8, 0.95
     BEGINS = 32
     """Runs of a model from which on promises count: whoever woke it was promised nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, late: int, ample: float) -> None:
+        self.rise, self.ample = self.FALL / (late - 1), ample
         self.share = self.FIRST
 
+    @classmethod
+    def of_target(cls) -> Self:
+        """A target is meant for 99 % of all requests."""
+        return cls(late=50, ample=0.5)
+
+    @classmethod
+    def of_deadline(cls) -> Self:
+        """A deadline is meant for all, and who waits for half of it is in no hurry."""
+        return cls(late=1000, ample=0.25)
+
     def observe(self, took: float) -> None:
-        """Learn from a run: how long its first member waited and ran, as a part of the target."""
+        """Learn from a run: how long its first member waited and ran, as a part of the time that it had."""
         if took > 1.0:
             self.share = max(self.share * (1.0 - self.FALL), self.LEAST)
         else:
-            self.share = min(self.share * (1.0 + (self.FALL if took < self.AMPLE else self.RISE)), self.MOST)
+            self.share = min(self.share * (1.0 + (self.FALL if took < self.ample else self.rise)), self.MOST)
 
 
 def fitting(rows: int, left: float, costs: CostModel) -> int:
