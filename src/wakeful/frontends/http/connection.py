@@ -338,14 +338,18 @@ class Connection(asyncio.Protocol):
             if future.cancelled():
                 return
             future.exception()  # or asyncio would complain where nobody takes it
-            try:
-                if not self._transport.is_closing():
-                    then(future.result)
-            except Exception as error:  # noqa: BLE001 - as in _handle
-                self.fail(error)
-                error.__traceback__ = None  # its frames hold the body, and the future that holds the error: only the collector would find them
+            self.go_on(partial(then, future.result))
 
         asyncio.get_running_loop().run_in_executor(None, work).add_done_callback(done)
+
+    def go_on(self, handle: Callable[[], None]) -> None:
+        """Handle the current request after all, unless its client has left."""
+        try:
+            if not self._transport.is_closing():
+                handle()
+        except Exception as error:  # noqa: BLE001 - as in _handle
+            self.fail(error)
+            error.__traceback__ = None  # its frames hold the body, and a future that holds the error: only the collector would find them
 
     # ── answering ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

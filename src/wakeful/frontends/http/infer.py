@@ -10,6 +10,7 @@ from wakeful.frontends.http import oip, snooze
 from wakeful.frontends.http.connection import Connection
 from wakeful.frontends.http.head import Head
 from wakeful.frontends.http.oip import Infer
+from wakeful.frontends.http.turns import Turns
 from wakeful.inference import FOREVER, InferRequest
 from wakeful.models.registry import VERSION
 from wakeful.tensors import Buffer, Tensor
@@ -77,6 +78,7 @@ class SnoozeRequest(HttpRequest, kw_only=True):
 class InferHandlers:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._turns = Turns()
 
     def oip(self, connection: Connection, head: Head, body: Buffer) -> None:
         arrived = monotonic()
@@ -84,16 +86,20 @@ class InferHandlers:
         decode = partial(oip.decode_infer, body) if json_length is None else partial(_decode_mixed, body, json_length)
         if len(body) > DECODED_HERE:
             connection.elsewhere(decode, partial(self._oip, connection, head, arrived))
-        else:
+        elif self._turns.free(arrived):
             self._oip(connection, head, arrived, decode)
+        else:
+            self._turns.later(connection, partial(self._oip, connection, head, arrived, decode))
 
     def snooze(self, connection: Connection, head: Head, body: Buffer) -> None:
         arrived = monotonic()
         decode = partial(snooze.decode_infer, body)
         if len(body) > DECODED_HERE:
             connection.elsewhere(decode, partial(self._snooze, connection, head, arrived))
-        else:
+        elif self._turns.free(arrived):
             self._snooze(connection, head, arrived, decode)
+        else:
+            self._turns.later(connection, partial(self._snooze, connection, head, arrived, decode))
 
     def _oip(self, connection: Connection, head: Head, arrived: float, decoded: Callable[[], Infer]) -> None:
         parameters = head.route.parameters

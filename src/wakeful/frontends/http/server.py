@@ -6,6 +6,8 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
 
 from wakeful.clock import monotonic
 from wakeful.config.settings import ServerSettings
@@ -13,6 +15,9 @@ from wakeful.frontends.http.connection import Connection, Route, Shared
 from wakeful.frontends.http.patience import Patience
 
 BACKLOG = 4096
+AT_ONCE = 64
+"""Connections that are taken in a turn of the loop where so many wait. libuv takes one, so that whoever came while thousands were served waited for
+seconds, a liveness probe over a new connection too."""
 HANDSHAKE_SECONDS = 10.0
 """For a client to say who it is, before it counts as a connection."""
 LEAST_FOR_MODELS = 48
@@ -48,6 +53,10 @@ class HttpServer:
             min(settings.max_connections or sys.maxsize, most_connections()),
         )
         self._server: asyncio.Server | None = None
+        self._sock: socket.socket
+        self._context: ssl.SSLContext | None = None
+        self._looking_out = False
+        self._arriving: set[asyncio.Task[None]] = set()
         self._care: asyncio.TimerHandle | None = None
 
     def find_by(self, find: Callable[[str, str, Mapping[str, str]], Route]) -> None:
@@ -57,11 +66,38 @@ class HttpServer:
 
     async def start(self, sock: socket.socket, context: ssl.SSLContext | None = None) -> None:
         """Listen; with a context, to HTTPS."""
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self._shared), sock=sock, backlog=BACKLOG, ssl=context,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS if context else None, ssl_shutdown_timeout=self._shared.patience.leaving if context else None,
-        )
+        self._sock, self._context = sock, context
+        self._server = await asyncio.get_running_loop().create_server(self._arrived, sock=sock, backlog=BACKLOG, **self._secrecy())
         self._look_after()
+
+    def _secrecy(self) -> dict[str, Any]:
+        if self._context is None:
+            return {}
+        return {"ssl": self._context, "ssl_handshake_timeout": HANDSHAKE_SECONDS, "ssl_shutdown_timeout": self._shared.patience.leaving}
+
+    def _arrived(self) -> Connection:
+        """The loop has taken a connection; where one is, there may be more."""
+        if not self._looking_out:
+            self._looking_out = True
+            asyncio.get_running_loop().call_soon(self._take_more)
+        return Connection(self._shared)
+
+    def _take_more(self) -> None:
+        self._looking_out = False
+        for _ in range(AT_ONCE):
+            try:
+                sock, _ = self._sock.accept()
+            except OSError:  # nobody is there, or no descriptor is left, which the loop will find too
+                return
+            task = asyncio.get_running_loop().create_task(self._take(sock))
+            self._arriving.add(task)
+            task.add_done_callback(self._arriving.discard)
+
+    async def _take(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with suppress(OSError):  # it has left already, or is no friend of TLS
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: Connection(self._shared), sock, **self._secrecy())
 
     def _look_after(self) -> None:
         now = monotonic()
