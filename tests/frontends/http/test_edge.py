@@ -90,7 +90,7 @@ def test_clients_that_leave_leave_nothing(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("reset", [False, True])
 def test_who_has_left_costs_no_run(daemon: Daemon, reset: bool) -> None:
-    """C06: the replica is frozen: what runs has begun, and of those behind it one client closes its connection, in good manner or not."""
+    """C06: the replica is frozen. What runs has begun, and of those behind it one client closes its connection, in good manner or not."""
     assert daemon.infer("single", "x", [1, 2, 3, 4], [1, 4])[0] == 200
     left = daemon.metric("wakeful_requests_total", model="single", outcome="left")
     [replica] = daemon.replicas()
@@ -109,6 +109,68 @@ def test_who_has_left_costs_no_run(daemon: Daemon, reset: bool) -> None:
         assert client.receive()[0] == 200
         client.close()
     wait_until(lambda: daemon.metric("wakeful_requests_total", model="single", outcome="left") == left + 1, "it is counted as left")
+
+
+def test_nothing_is_executed_for_bad_callers_that_was_not_running(daemon: Daemon) -> None:
+    """C06: the replica is frozen with two runs in its hands. Behind them wait some who hang up, some whose time is up, one who stalls in mid-body,
+    one who sends ten requests ahead and leaves, and one who stays: of all these only the last costs a run, and nothing of them is left."""
+    def counted(name: str, **labels: str) -> float:
+        return daemon.metric(name, model="single", **labels)
+
+    assert daemon.infer("single", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+    wait_until(lambda: not inodes(daemon), "nobody is connected")
+    rows, left = counted("wakeful_batch_rows_sum"), counted("wakeful_requests_total", outcome="left")
+    hasty = post("/v2/models/single/infer", ASKED[:-1] + b',"parameters":{"timeout":1000}}')
+    [replica] = daemon.replicas()
+    os.kill(replica, signal.SIGSTOP)
+    try:
+        running = [connect(daemon) for _ in range(2)]
+        for client in running:
+            client.send(REQUEST)
+        wait_until(lambda: counted("wakeful_batch_rows_sum") == rows + 2, "two runs are handed over")
+        gone, in_a_hurry, stalled, ahead, stays = ([connect(daemon) for _ in range(count)] for count in (5, 3, 1, 1, 1))
+        for clients, sent in ((gone, REQUEST), (in_a_hurry, hasty), (stalled, REQUEST[:-1]), (ahead, REQUEST * 10), (stays, REQUEST)):
+            for client in clients:
+                client.send(sent)
+        assert {client.receive()[0] for client in in_a_hurry} <= {429, 504}, "its time is up, or it is foreseen to be"
+        wait_until(lambda: counted("wakeful_queue_requests") == 5 + 1 + 1, "the others wait, of those sent ahead the first")
+        bad = [*gone, *stalled, *ahead]
+        mine = [inodes(daemon)[client.sock.getsockname()[1]] for client in bad]
+        for client in bad:
+            client.close(reset=True)
+        wait_until(lambda: not any(holds(daemon, inode) for inode in mine), "the daemon knows that they have left")
+    finally:
+        os.kill(replica, signal.SIGCONT)
+    for client in [*running, *stays]:
+        assert client.receive()[0] == 200
+        client.close()
+    for client in in_a_hurry:
+        client.close()
+    wait_until(lambda: counted("wakeful_requests_total", outcome="left") == left + 5 + 1, "they are counted as left")
+    assert counted("wakeful_batch_rows_sum") == rows + 2 + 1
+    assert counted("wakeful_queue_requests") == 0
+    wait_until(lambda: not inodes(daemon), "no connection is left")
+
+
+def test_who_reads_slowly_holds_up_nobody_and_costs_one_run_at_a_time(daemon: Daemon) -> None:
+    """Four requests sent at once by a client that takes no answer: the second waits until the first answer is taken, others are served."""
+    count = 600_000  # more than the system's buffers hold
+    tensor = {"name": "x", "shape": [count, 4], "datatype": "FP32", "data": [0.5] * 4 * count}
+    large = post("/v2/models/single/infer", json.dumps({"inputs": [tensor]}).encode())
+    ok = daemon.metric("wakeful_requests_total", model="single", outcome="ok")
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.connect((daemon.host, daemon.port))
+    slow = Client(sock)
+    slow.send(large + REQUEST * 3)
+    wait_until(lambda: daemon.metric("wakeful_requests_total", model="single", outcome="ok") == ok + 1, "the first is answered")
+    for _ in range(5):
+        assert daemon.infer("single", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+    assert daemon.metric("wakeful_requests_total", model="single", outcome="ok") == ok + 1 + 5
+    slow.close(reset=True)
+    wait_until(lambda: not inodes(daemon), "no connection is left")
+    assert daemon.metric("wakeful_requests_total", model="single", outcome="ok") == ok + 1 + 5
+    assert daemon.metric("wakeful_queue_requests", model="single") == 0
 
 
 def test_a_half_closed_client_gets_its_answer(daemon: Daemon) -> None:
