@@ -84,7 +84,7 @@ class HttpServer:
 
     def _take_more(self) -> None:
         self._looking_out = False
-        for _ in range(AT_ONCE):
+        for _ in range(0 if self._shared.closing else AT_ONCE):
             try:
                 sock, _ = self._sock.accept()
             except OSError:  # nobody is there, or no descriptor is left, which the loop will find too
