@@ -118,12 +118,11 @@ def test_nothing_is_executed_for_bad_callers_that_was_not_running(daemon: Daemon
         return daemon.metric(name, model="single", **labels)
 
     assert daemon.infer("single", "x", [1, 2, 3, 4], [1, 4])[0] == 200
-    wait_until(lambda: not inodes(daemon), "nobody is connected")
+    wait_until(lambda: not daemon.connections(), "nobody is connected")
     rows, left = counted("wakeful_batch_rows_sum"), counted("wakeful_requests_total", outcome="left")
     hasty = post("/v2/models/single/infer", ASKED[:-1] + b',"parameters":{"timeout":1000}}')
     [replica] = daemon.replicas()
-    os.kill(replica, signal.SIGSTOP)
-    try:
+    with frozen(replica):
         running = [connect(daemon) for _ in range(2)]
         for client in running:
             client.send(REQUEST)
@@ -135,12 +134,10 @@ def test_nothing_is_executed_for_bad_callers_that_was_not_running(daemon: Daemon
         assert {client.receive()[0] for client in in_a_hurry} <= {429, 504}, "its time is up, or it is foreseen to be"
         wait_until(lambda: counted("wakeful_queue_requests") == 5 + 1 + 1, "the others wait, of those sent ahead the first")
         bad = [*gone, *stalled, *ahead]
-        mine = [inodes(daemon)[client.sock.getsockname()[1]] for client in bad]
+        mine = [daemon.connections()[client.sock.getsockname()[1]] for client in bad]
         for client in bad:
             client.close(reset=True)
-        wait_until(lambda: not any(holds(daemon, inode) for inode in mine), "the daemon knows that they have left")
-    finally:
-        os.kill(replica, signal.SIGCONT)
+        wait_until(lambda: not daemon.sockets().intersection(mine), "the daemon knows that they have left")
     for client in [*running, *stays]:
         assert client.receive()[0] == 200
         client.close()
@@ -149,7 +146,7 @@ def test_nothing_is_executed_for_bad_callers_that_was_not_running(daemon: Daemon
     wait_until(lambda: counted("wakeful_requests_total", outcome="left") == left + 5 + 1, "they are counted as left")
     assert counted("wakeful_batch_rows_sum") == rows + 2 + 1
     assert counted("wakeful_queue_requests") == 0
-    wait_until(lambda: not inodes(daemon), "no connection is left")
+    wait_until(lambda: not daemon.connections(), "no connection is left")
 
 
 def test_who_reads_slowly_holds_up_nobody_and_costs_one_run_at_a_time(daemon: Daemon) -> None:
@@ -168,7 +165,7 @@ def test_who_reads_slowly_holds_up_nobody_and_costs_one_run_at_a_time(daemon: Da
         assert daemon.infer("single", "x", [1, 2, 3, 4], [1, 4])[0] == 200
     assert daemon.metric("wakeful_requests_total", model="single", outcome="ok") == ok + 1 + 5
     slow.close(reset=True)
-    wait_until(lambda: not inodes(daemon), "no connection is left")
+    wait_until(lambda: not daemon.connections(), "no connection is left")
     assert daemon.metric("wakeful_requests_total", model="single", outcome="ok") == ok + 1 + 5
     assert daemon.metric("wakeful_queue_requests", model="single") == 0
 
