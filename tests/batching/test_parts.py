@@ -1,8 +1,10 @@
 """A request that is too large for one run, cut up and put together again."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,6 +90,22 @@ def test_a_refused_part_refuses_the_whole() -> None:
     error = ExecutionFailed("no")
     collector.take().refuse(error)
     assert collector.errors == [error]
+
+
+@pytest.mark.parametrize("shapes", [((1,), (1,)), ((2,), (1, 3)), ((), (1,)), ((3,), (1,)), ((2, 2), (1, 3))])
+def test_a_model_whose_answers_are_not_by_rows_gets_the_whole(shapes: tuple[tuple[int, ...], ...]) -> None:
+    """C02: joined, they would be too few or too many rows, or rows that are not equally long."""
+    collector = Collector([texts(b"a", b"b", b"c")], 2)
+    parts = [collector.take(), collector.take()]
+    for part, shape in zip(parts, shapes, strict=True):
+        part.answer([Tensor("y", "UINT8", shape, bytes(math.prod(shape)))], 0.1)
+    assert collector.answers == []
+    assert collector.queue == [collector.origin]
+    assert collector.origin.group is None
+    parts[1].refuse(ExecutionFailed("what becomes of a part does not matter any more"))
+    collector.whole.submit_next()
+    assert collector.errors == []
+    assert collector.queue == [collector.origin]
 
 
 def test_slices_are_views() -> None:

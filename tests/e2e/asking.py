@@ -55,7 +55,7 @@ def declared(name: str, datatype: str, *shape: int) -> dict[str, Any]:
     return {"name": name, "datatype": datatype, "shape": list(shape)}
 
 
-def binary(model: str, tensors: list[dict[str, Any]], chunks: list[bytes], **more: Any) -> Question:
+def binary(model: str, tensors: Sequence[dict[str, Any]], chunks: Sequence[bytes], **more: Any) -> Question:
     """With binary data in both directions."""
     inputs = [tensor | {"parameters": {"binary_data_size": len(chunk)}} for tensor, chunk in zip(tensors, chunks, strict=True)]
     head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}} | more).encode()

@@ -119,6 +119,20 @@ GRAPHS = {
         " { zeros = Mul(x, no) ones = Exp(zeros) places = CumSum(ones, first) y = Mul(x, places) }"),
         "is not the same in company as alone",
     ),
+    "swelling": (
+        ("m (float[N,4] x) => (float[N,4] y) <float thousand = {1000.0}>"
+        " { rows = Shape<start = 0, end = 1>(x) count = Cast<to = 1>(rows) factor = Add(count, thousand) y = Mul(x, factor) }"),
+        "depends on its place, or on how many there are",
+    ),
+    "crowded": (
+        ("m (float[N,4] x) => (float[N,4] y) <int64[1] most = {7}>"
+        " { rows = Shape<start = 0, end = 1>(x) many = Greater(rows, most) less = Neg(x) y = Where(many, less, x) }"),
+        "depends on its place, or on how many there are",
+    ),
+    "short": (
+        ("m (float[N,4] x) => (float[N,4] y) <int64[1] first = {0}, int64[1] most = {7}> { y = Slice(x, first, most, first) }"),
+        r"output y has shape \[7, 4\] for \d+ rows",
+    ),
     "elements": ("m (float[?,4] x) => (int64[?,2] y) { at = NonZero(x) y = Transpose<perm = [1, 0]>(at) }", r"output y has shape \[4, 2\] for 1 row"),
     "chance": ("m (float[N,4] x) => (float[N,4] y) { noise = RandomUniformLike(x) y = Add(x, noise) }", "differs from run to run even alone"),
     "unmergeable": (

@@ -1,11 +1,14 @@
 """A request larger than one run may be: cut into parts that take turns with other callers, and rejoined in order."""
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from wakeful.errors import WakefulError
 from wakeful.inference import InferRequest
 from wakeful.tensors import DTYPES, Tensor, element_count, string_offsets
+
+log = logging.getLogger(__name__)
 
 
 def row_slices(tensor: Tensor, counts: Sequence[int]) -> list[Tensor]:
@@ -45,7 +48,7 @@ class Part(InferRequest, kw_only=True):
         """Set by the constructor only."""
 
     def answer(self, outputs: Sequence[Tensor], run_seconds: float) -> None:
-        self.whole.part_done(self.index, outputs, run_seconds)
+        self.whole.part_done(self, outputs, run_seconds)
 
     def refuse(self, error: WakefulError) -> None:
         self.whole.refuse(error)
@@ -79,6 +82,8 @@ class Parted:
         request's body in memory until the garbage collector comes, which is seldom."""
         self._answers: list[list[Tensor] | None] = [None] * len(counts)
         self._missing = len(counts)
+        self._in_one = False
+        """True once it turned out that it has to run whole."""
         self._seconds = 0.0
         self._submit = submit
         self._answer = answer
@@ -101,21 +106,37 @@ class Parted:
         if isinstance(self.origin, Part):
             self.origin.whole.goes_on(submit)
 
-    def part_done(self, index: int, outputs: Sequence[Tensor], run_seconds: float) -> None:
-        self._answers[index] = [tensor._replace(data=bytes(tensor.data)) for tensor in outputs]
+    def part_done(self, part: Part, outputs: Sequence[Tensor], run_seconds: float) -> None:
+        if self._in_one:
+            return
+        if any(tensor.shape[:1] != (part.rows,) for tensor in outputs):
+            self._run_in_one()
+            return
+        self._answers[part.index] = [tensor._replace(data=bytes(tensor.data)) for tensor in outputs]
         self._missing -= 1
         self._seconds += run_seconds
         if self._missing == 0:
-            self._answer(self.origin, self._rejoin(), self._seconds)
+            self._finish()
 
     def refuse(self, error: WakefulError) -> None:
-        self._refuse(self.origin, error)
+        if not self._in_one:
+            self._refuse(self.origin, error)
 
-    def _rejoin(self) -> list[Tensor]:
+    def _finish(self) -> None:
         answers = [answer for answer in self._answers if answer is not None]
         joined = []
         for pieces in zip(*answers, strict=True):
             first = pieces[0]
-            rows = sum(piece.shape[0] for piece in pieces)
-            joined.append(first._replace(shape=(rows, *first.shape[1:]), data=b"".join(piece.data for piece in pieces)))
-        return joined
+            if any(piece.shape[1:] != first.shape[1:] for piece in pieces):
+                self._run_in_one()
+                return
+            joined.append(first._replace(shape=(self.origin.rows, *first.shape[1:]), data=b"".join(piece.data for piece in pieces)))
+        self._answer(self.origin, joined, self._seconds)
+
+    def _run_in_one(self) -> None:
+        """What the model gives is not by rows after all. Its answer to the whole is the right one, and what its parts gave would not make it."""
+        log.error("the outputs of parts of a request for model %s cannot be put together: it is run whole", self.origin.model)
+        self._in_one = True
+        self._waiting.clear()
+        self.origin.group = None
+        self._submit(self.origin)

@@ -12,7 +12,7 @@ from numpy.random import default_rng
 
 from wakeful.backends import trial
 from wakeful.backends.base import Backend
-from wakeful.backends.trial import FAINT, LARGE, OTHER_SHAPES, PLAIN, SAME_SHAPES, SIGNED, ZEROS, Arrays, Recipe, Style
+from wakeful.backends.trial import FAINT, LARGE, MIDDLE, OTHER_SHAPES, OTHER_SIZES, PLAIN, SAME_SHAPES, SIGNED, ZEROS, Arrays, Recipe, Style
 from wakeful.errors import OutOfMemory, WakefulError
 from wakeful.runtime.messages import Signature, TensorSpec, Verdict
 
@@ -25,14 +25,25 @@ TRIALS: tuple[tuple[Style, ...], ...] = (
     (PLAIN, PLAIN, PLAIN),
     (SIGNED, LARGE, FAINT),
     (ZEROS, LARGE, SIGNED),
+    (MIDDLE, MIDDLE, MIDDLE),
     (FAINT, ZEROS, PLAIN),
     (LARGE, SIGNED, LARGE),
     (SIGNED, FAINT, ZEROS),
+    (MIDDLE, ZEROS, LARGE),
 )
 ENOUGH = 3
 """Trials that are made however long they take."""
 PATIENCE = 2.0
 """Seconds after which no further trial begins: the model could serve meanwhile."""
+ROUNDS = 3
+"""How often all trials are made, each time with other numbers, of a model so quick that it costs next to nothing."""
+NEXT_TO_NOTHING = 0.05
+"""Seconds after which no further round goes on."""
+
+WIDEST = 64
+"""Rows of the largest run that is tried, where the model is quick. A limit of its own (a table of so many places) shows there."""
+WIDE_SECONDS = 0.05
+"""Longest time that this run is to take; twice the rows of the parts and of their company are tried however long it takes."""
 
 GENERATED = re.compile(r"unk__\d+|.*_dim_\d+|.*_dynamic_axes_\d+")
 """Names that exporters (tf2onnx, shape inference, torch) make up for a dimension that has none: they say nothing about which are equal."""
@@ -80,8 +91,8 @@ def probe(backend: Backend) -> Verdict:
         return _no(f"the self-test found no input that the model takes (it said: {refusal}); {ADVICE}")
     began, made = time.monotonic(), 0
     strangers: list[Arrays] = []
-    for seed, styles in enumerate(TRIALS):
-        if made >= ENOUGH and time.monotonic() - began > PATIENCE:
+    for seed, styles in enumerate(TRIALS * ROUNDS):
+        if made >= ENOUGH and time.monotonic() - began > (PATIENCE if seed < len(TRIALS) else NEXT_TO_NOTHING):
             break
         parts = _parts(backend.signature, recipe, styles, seed)
         try:
@@ -91,7 +102,9 @@ def probe(backend: Backend) -> Verdict:
         except WakefulError:
             continue  # values that the model refuses even alone say nothing about merging
         try:
-            fault = _alone_and_merged(backend, parts, alone) or (strangers and _other_company(backend, parts, strangers))
+            fault = _alone_and_merged(backend, parts, alone)
+            if strangers and not fault:
+                fault = _other_company(backend, parts, strangers)
         except OutOfMemory:
             raise
         except WakefulError as error:
@@ -149,18 +162,41 @@ def _alone_and_merged(backend: Backend, parts: Sequence[Arrays], alone: Sequence
 
 
 def _other_company(backend: Backend, parts: Sequence[Arrays], strangers: Sequence[Arrays]) -> str:
-    """What is wrong when each part sits beside others than before, in the same place of a run of the same size; empty if it does not notice.
+    """What is wrong when each part sits beside others than before; empty if it does not notice.
 
-    This is the sharp test: where rows are independent the answers are equal to the last bit, so that small influences show.
+    This is the sharp test: in the same place of a run of the same size, the answers of independent rows are equal to the last bit, so that small
+    influences show.
     """
-    before = backend.run(_merged(parts))
-    first = backend.run(_merged([parts[0], *strangers[1:]]))
-    rest = backend.run(_merged([strangers[0], *parts[1:]]))
+    seconds, answers = [], []
+    for members in (parts, [parts[0], *strangers[1:]], [strangers[0], *parts[1:]]):
+        began = time.monotonic()
+        answers.append(backend.run(_merged(members)))
+        seconds.append(time.monotonic() - began)
+    before, first, rest = answers
     cut = PARTS[0]
     for index, spec in enumerate(backend.signature.outputs):
         after = np.concatenate([first[index][:cut], rest[index][cut:]])
         if not trial.agree(spec, after, before[index], SAME_SHAPES):
             return f"output {spec.name} of a row depends on the rows beside it ({CAUSES})"
+    return _larger_company(backend, parts, strangers, before, min(seconds))
+
+
+def _larger_company(
+    backend: Backend, parts: Sequence[Arrays], strangers: Sequence[Arrays], before: Sequence[np.ndarray], seconds: float
+) -> str:
+    """What is wrong when the parts come last in a run of many rows, which has taken them `seconds` by themselves; empty if they do not notice."""
+    rows = sum(PARTS)
+    times = max(1, min(WIDEST // (2 * rows), int(WIDE_SECONDS / max(2 * seconds, 1e-9))))
+    try:
+        wide = backend.run(_merged([*strangers, *parts] * times))
+    except OutOfMemory:
+        return ""  # so many at once is not what the verdict is about: the batcher learns how many may be
+    total = 2 * rows * times
+    for index, spec in enumerate(backend.signature.outputs):
+        if wide[index].shape[0] != total:
+            return f"output {spec.name} has shape {list(wide[index].shape)} for {total} rows"
+        if not trial.agree(spec, wide[index][-rows:], before[index], OTHER_SIZES):
+            return f"output {spec.name} of a row depends on its place, or on how many there are"
     return ""
 
 
