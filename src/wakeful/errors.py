@@ -17,6 +17,9 @@ Every front end has one table from `code` to its own status; a test holds each t
 
 from typing import ClassVar
 
+SHOWN = 120
+"""Longest piece of what came that is shown to whoever sent it."""
+
 
 class WakefulError(Exception):
     """Base of all errors that reach a caller. `message` is one or two sentences, without a stack trace."""
@@ -39,7 +42,8 @@ class InvalidInput(WakefulError):
 
     @classmethod
     def field(cls, name: str, expected: str, got: object) -> "InvalidInput":
-        return cls(f"{name}: expected {expected}, got {got}")
+        text = str(got)
+        return cls(f"{name}: expected {expected}, got {text if len(text) <= SHOWN else text[:SHOWN] + '...'}")
 
 
 class TooLarge(WakefulError):

@@ -297,6 +297,15 @@ def test_c10_of_a_model_that_does_not_merge_too(daemon: Daemon) -> None:
     assert (unknown.status, "nope" in unknown.json["error"]) == (400, True)
 
 
+def test_rows_without_elements_are_not_counted_out(daemon: Daemon) -> None:
+    """A hundred bytes may claim as many of them as they like: cut into runs of six, they would fill the daemon's memory and its queue."""
+    before = runs(daemon, "identdyn")
+    status, answer = daemon.infer("identdyn", "x", [], [2**40, 0])
+    assert (status, answer["outputs"][0]["shape"], answer["outputs"][0]["data"]) == (200, [2**40, 0], [])
+    assert runs(daemon, "identdyn").since(before).number == 1
+    assert daemon.infer("identdyn", "x", [], [0, 2**62])[0] == 400
+
+
 def test_c12_a_rare_shape_and_a_large_request_are_not_starved(daemon: Daemon) -> None:
     """C12. How soon is their turn: `test_turns.py`."""
     runs(daemon, "crowd")

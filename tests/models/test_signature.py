@@ -124,6 +124,13 @@ def test_what_has_no_common_rows_runs_alone(inputs: tuple[Tensor, ...]) -> None:
     assert group(validator(A, B), *inputs) is None
 
 
+def test_rows_without_elements_run_alone_and_are_not_counted() -> None:
+    """Any number of them fits into a small request."""
+    empty = request(tensor(B, 2**40, 0))
+    validator(B)(empty)
+    assert (empty.group, empty.rows) == (None, 1)
+
+
 def test_a_model_that_does_not_merge_gets_no_groups_but_rows() -> None:
     one = request(tensor(A, 5, 2))
     validator(A, mergeable=False)(one)
@@ -187,6 +194,7 @@ def test_numbers_become_what_the_model_declares(datatype: str) -> None:
 
 @pytest.mark.parametrize(("datatype", "number"), [
     ("UINT8", 256), ("UINT8", -1), ("INT8", -129), ("INT64", 2.0**63), ("UINT64", 2.0**64), ("INT32", float("nan")), ("INT64", float("inf")),
+    ("FP16", 65520), ("FP32", 1e39),
 ])
 def test_a_number_that_does_not_fit_is_refused_and_named(datatype: str, number: float) -> None:
     with pytest.raises(InvalidInput, match=f"input x: data: expected numbers that fit {datatype}"):

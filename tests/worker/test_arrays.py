@@ -55,6 +55,13 @@ def test_what_is_not_utf8_is_refused_by_name(raw: bytes) -> None:
         arrays.read(Placement("text", "BYTES", (2,), 0, len(data)), memoryview(data))
 
 
+@pytest.mark.parametrize("datatype", ["FP32", "BYTES"])
+def test_a_shape_that_numpy_cannot_hold_is_refused_by_name(datatype: str) -> None:
+    """It has no elements, so that its size fits any request."""
+    with pytest.raises(InvalidInput, match=rf"input x: shape \[0, {2**62}, 8\] cannot be held"):
+        arrays.read(Placement("x", datatype, (0, 2**62, 8), 0, 0), memoryview(b""))
+
+
 def test_outputs_are_aligned_and_do_not_overlap() -> None:
     specs = [TensorSpec("a", "INT8", (3,)), TensorSpec("b", "BYTES", (2,)), TensorSpec("c", "FP64", ())]
     outputs = [np.array([1, 2, 3], "i1"), np.array(["ab", "€"], object), np.array(0.5)]

@@ -109,7 +109,12 @@ class Validator:
             raise InvalidInput(f"shape mismatch: input {name}: expected {show_shape(spec.shape)}, got {show_shape(shape)}")
 
     def _merging(self, ordered: tuple[Key, ...]) -> tuple[int, Hashable]:
-        """Rows and group. A request whose inputs disagree on axis 0, that has no rows, or that gives an optional input, runs alone."""
+        """Rows and group. A request whose inputs disagree on axis 0, that has no rows, or that gives an optional input, runs alone.
+
+        So does one without any element: a few bytes may claim any number of such rows, and each would count.
+        """
+        if all(0 in shape for _, _, shape in ordered):
+            return 1, None
         sizes = {shape[0] if shape else 0 for _, _, shape in ordered}
         rows = sizes.pop() if len(sizes) == 1 else 0
         if not self.mergeable or rows == 0 or any(name not in self._required for name, _, _ in ordered):
@@ -151,4 +156,7 @@ def cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
         if (values != np.floor(values)).any():
             raise InvalidInput.field(f"input {tensor.name}: data", f"whole numbers, as the model takes {datatype}", "one with a fraction")
     with np.errstate(over="ignore"):
-        return Tensor(tensor.name, datatype, tensor.shape, values.astype(kind).tobytes())
+        fitted = values.astype(kind)
+    if kind.kind == "f" and not np.isfinite(fitted).all():
+        raise InvalidInput.field(f"input {tensor.name}: data", f"numbers that fit {datatype}", "one that does not")
+    return Tensor(tensor.name, datatype, tensor.shape, fitted.tobytes())

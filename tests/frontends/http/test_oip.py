@@ -186,6 +186,7 @@ def test_which_outputs_are_binary(others: dict[str, Any], outputs: tuple[str, ..
         (request(id=7), "id"),
         (request(parameters={"timeout": -1}), "parameters.timeout"),
         (request(parameters={"timeout": True}), "parameters.timeout"),
+        (request(parameters={"timeout": 10**400}), "parameters.timeout"),
         (request(parameters={"binary_data_output": 1}), "parameters.binary_data_output"),
         (request(parameters={"x": [1]}), "parameters[...]"),
         (request(outputs=[{"name": "a"}, {"name": "a"}]), "outputs[1].name"),

@@ -160,8 +160,8 @@ def _binary_input(given: _Input, data: memoryview, path: str) -> Tensor:
 def _with_options(inputs: tuple[Tensor, ...], request: _Request) -> Infer:
     parameters = request.parameters or {}
     timeout = parameters.pop("timeout", 0)
-    if type(timeout) is not int or timeout < 0:
-        raise InvalidInput.field("parameters.timeout", "microseconds as a whole number", timeout)
+    if type(timeout) is not int or not 0 <= timeout < 2**63:
+        raise InvalidInput.field("parameters.timeout", "microseconds as a whole number of 63 bits", timeout)
     binary = parameters.pop("binary_data_output", False)
     if not isinstance(binary, bool):
         raise InvalidInput.field("parameters.binary_data_output", "true or false", repr(binary))
