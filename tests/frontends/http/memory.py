@@ -9,7 +9,7 @@ from wakeful.batching.settling import Settler
 from wakeful.engine import Engine
 from wakeful.errors import NotFound
 from wakeful.frontends.http.chunked_body import ChunkedBody
-from wakeful.frontends.http.connection import AHEAD_LIMIT, CONTINUE, HEAD_LIMIT, LARGE_BODY, Connection, Route, Shared
+from wakeful.frontends.http.connection import AHEAD_LIMIT, CONTINUE, LARGE_BODY, Connection, Route, Shared
 from wakeful.frontends.http.head import REMEMBERED, Head
 from wakeful.frontends.http.openapi import described
 from wakeful.frontends.http.patience import Patience
@@ -181,7 +181,7 @@ class Transport:
 
 def check_bounds(connection: Connection) -> None:
     """What a client makes a connection hold is bounded, whatever it sends."""
-    assert len(connection._buffer) <= max(AHEAD_LIMIT, HEAD_LIMIT) + RECEIVED
+    assert len(connection._buffer) <= AHEAD_LIMIT + RECEIVED
     assert len(connection._shared.heads) <= REMEMBERED
     chunks = connection._chunks
     if chunks is not None:
