@@ -2,7 +2,7 @@
 # make test    everything that CI checks; make pytest TESTS=tests/batching for a part
 # make bench   the whole report, peers included (long); make bench BENCH='--only A,H --peers triton' for a part
 #              make bench-quick: the ratios that regressions show in, in minutes
-# make soak    load, faults and reloads for MINUTES, then tables
+# make soak    load, faults and reloads for MINUTES, then tables; overload, thrash, generated, fuzz: other long runs (docs/reliability.md)
 # make audit   known weaknesses of the packages that constraints.txt pins
 # All set up .venv by themselves; PYTHON chooses the interpreter (3.11 or later).
 
@@ -13,7 +13,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: serve test lint ruff mypy bands audit pytest soak bench bench-quick docs clean always
+.PHONY: serve test lint ruff mypy bands audit pytest soak overload thrash generated fuzz bench bench-quick docs clean always
 .DELETE_ON_ERROR:
 
 serve: $(VENV)/.installed
@@ -40,6 +40,18 @@ pytest: $(VENV)/.installed-test
 
 soak: $(VENV)/.installed-test
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
+
+overload: $(VENV)/.installed-test
+	$(BIN)/python -m tests.overload
+
+thrash: $(VENV)/.installed-test
+	$(BIN)/python -m tests.thrash
+
+generated: $(VENV)/.installed-test
+	$(BIN)/python -m tests.generated --models 500
+
+fuzz: $(VENV)/.installed-test
+	$(BIN)/python -m tests.frontends.http.fuzz
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python -m bench $(BENCH)

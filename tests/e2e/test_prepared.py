@@ -9,7 +9,7 @@ import numpy as np
 from tests import onnx_models
 from tests.daemon import Daemon, running, wait_until
 
-MEGABYTES, WIDTH = 4, 512
+MEGABYTES, WIDTH = 8, 512  # well over what a replica has of its own, which is now and then a megabyte more
 
 
 def ask(daemon: Daemon) -> Any:
