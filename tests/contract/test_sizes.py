@@ -3,6 +3,7 @@
 import gzip
 import http.client
 import json
+import os
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,8 @@ from tests.e2e.asking import BINARY, JSON_LENGTH, Question, ask, tensor
 
 MAX_BODY = 4 * 1024 * 1024
 CALLERS = 50
+SLACK = 32 * 1024**2
+"""Bytes: buffers of the loop, and what the allocator keeps."""
 BOMB = gzip.compress(bytes(1 << 26)) * 16
 """A gigabyte of zeros in a megabyte."""
 INFER = "/v2/models/identdyn/infer"
@@ -54,13 +57,13 @@ BAD = [
 
 @pytest.mark.parametrize(("body", "headers", "status"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
 def test_many_bad_bodies_take_no_more_memory_than_good_ones(daemon: Daemon, body: bytes, headers: dict[str, str], status: int) -> None:
-    """C40: less than the limit for each caller, while they are inflated or parsed and afterwards. Each may cost twice its limit for a moment, in the
-    few threads that do this; what has been refused is gone."""
+    """C40: what the callers have sent, and twice the limit for each of the few threads that inflate or parse. What has been refused is gone."""
     Path(f"/proc/{daemon.process.pid}/clear_refs").write_text("5")  # the most so far is forgotten
     before = resident(daemon)
     with ThreadPoolExecutor(CALLERS) as callers:
         assert {answer.status for answer in callers.map(lambda _: ask(daemon, Question(INFER, body, headers)), range(CALLERS))} == {status}
-    assert resident(daemon, "VmHWM") - before < CALLERS * MAX_BODY
+    threads = min(32, (os.cpu_count() or 1) + 4)  # of an executor by default
+    assert resident(daemon, "VmHWM") - before < CALLERS * len(body) + 2 * threads * MAX_BODY + SLACK
     assert ask(daemon, Question(INFER, GOOD)).output() == [1, 2, 3, 4]
 
 

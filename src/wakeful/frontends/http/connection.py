@@ -334,13 +334,20 @@ class Connection(asyncio.Protocol):
         """Do `work`, which takes long, in a thread. `then` is called here, with a function that gives the result or raises what `work` raised.
         The request stays the current one; if its client leaves meanwhile, nothing more happens."""
 
+        def bare() -> T:
+            try:
+                return work()
+            except WakefulError as error:  # many may wait to be told, and their frames hold what was made of the bodies until then
+                error.__context__ = None
+                raise error.with_traceback(None) from None
+
         def done(future: "asyncio.Future[T]") -> None:
             if future.cancelled():
                 return
             future.exception()  # or asyncio would complain where nobody takes it
             self.go_on(partial(then, future.result))
 
-        asyncio.get_running_loop().run_in_executor(None, work).add_done_callback(done)
+        asyncio.get_running_loop().run_in_executor(None, bare).add_done_callback(done)
 
     def go_on(self, handle: Callable[[], None]) -> None:
         """Handle the current request after all, unless its client has left."""
