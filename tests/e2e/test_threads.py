@@ -41,7 +41,7 @@ WATCHED_SECONDS = 1.0
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("threads")
     onnx_models.ident(directory / "ident.onnx")
-    onnx_models.slow(directory / "long.onnx", 4000)  # a lone run is long enough to be worth more than one thread
+    onnx_models.slow(directory / "long.onnx", 20_000)  # a lone run is long enough to be worth more than one thread
     onnx_models.slow(directory / "pool.onnx", 5)
     (directory / "models.toml").write_text(MODELS)
     return directory

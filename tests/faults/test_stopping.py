@@ -5,13 +5,14 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests import onnx_models
 from tests.daemon import Daemon, alive, freeze, running, wait_until
-from tests.e2e.test_stopping import asking
+from tests.e2e.asking import oip, receive, send, tensor
 
 MODELS = """
 [server]
@@ -77,18 +78,29 @@ class Scene:
         self.threads: list[threading.Thread] = []
 
     def ask(self, model: str) -> None:
-        self.threads.append(asking(self.daemon, model, self.answers))
+        """It has been sent, and its connection taken, when this returns."""
+        connection = send(self.daemon, oip(model, tensor("x", [1, 4], [1, 2, 3, 4])))
+        port = connection.sock.getsockname()[1]
+        wait_until(lambda: port in self.daemon.connections() or self.daemon.process.poll() is not None, "it is taken")
+
+        def answer() -> int:
+            with closing(connection):
+                return receive(connection).status
+
+        self._expect(answer)
 
     def call(self, path: str) -> None:
-        thread = threading.Thread(target=self._call, args=(path,))
-        thread.start()
-        self.threads.append(thread)
+        self._expect(lambda: self.daemon.call("POST", path)[0])
 
-    def _call(self, path: str) -> None:
-        try:
-            self.answers.append(self.daemon.call("POST", path)[0])
-        except (OSError, http.client.HTTPException) as error:
-            self.answers.append(type(error).__name__)
+    def _expect(self, answer: Callable[[], int]) -> None:
+        def wait() -> None:
+            try:
+                self.answers.append(answer())
+            except (OSError, http.client.HTTPException) as error:
+                self.answers.append(type(error).__name__)
+
+        self.threads.append(threading.Thread(target=wait))
+        self.threads[-1].start()
 
     def ended(self) -> list[object]:
         for thread in self.threads:
