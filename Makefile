@@ -36,7 +36,7 @@ audit: $(VENV)/.installed-test
 	$(BIN)/python -m tools.audit $(AUDIT)
 
 pytest: $(VENV)/.installed-test
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest -n logical --dist loadfile $(TESTS)
 
 soak: $(VENV)/.installed-test
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)

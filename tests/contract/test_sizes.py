@@ -56,6 +56,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("body", "headers", "status"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+@pytest.mark.alone
 def test_many_bad_bodies_take_no_more_memory_than_good_ones(daemon: Daemon, body: bytes, headers: dict[str, str], status: int) -> None:
     """C40: what the callers have sent, and twice the limit for each of the few threads that inflate or parse. What has been refused is gone."""
     Path(f"/proc/{daemon.process.pid}/clear_refs").write_text("5")  # the most so far is forgotten

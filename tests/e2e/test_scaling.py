@@ -239,6 +239,7 @@ def test_the_ceiling_of_the_daemon_ends_the_growth_without_a_ceiling_of_the_mode
         assert_all_answered(crowd, 80)
 
 
+@pytest.mark.alone
 def test_without_any_ceiling_it_grows_to_the_cores_and_tries_one_more_unless_they_are_busy(files: Path, tmp_path: Path) -> None:
     config = files / "free.toml"
     config.write_text("""

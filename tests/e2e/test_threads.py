@@ -11,6 +11,8 @@ from tests import onnx_models
 from tests.daemon import Daemon, running, wait_until
 from tests.groups import child_group, inside
 
+pytestmark = pytest.mark.alone
+
 SMALL = ("a", "b", "c", "d")
 MODELS = """
 [defaults]

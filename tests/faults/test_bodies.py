@@ -15,6 +15,8 @@ from tests import onnx_models
 from tests.daemon import Daemon, running
 from tests.e2e.asking import Answer, Question, ask, binary, declared, oip, tensor
 
+pytestmark = pytest.mark.alone
+
 MODELS = """
 [server]
 max_body = "3MiB"

@@ -14,6 +14,8 @@ from tests import onnx_models
 from tests.crowd import Crowd, calm
 from tests.daemon import Daemon, alive, freeze, frozen, running, wait_until
 
+pytestmark = pytest.mark.alone
+
 MODELS = """
 [defaults]
 idle_timeout_secs = 0

@@ -9,6 +9,8 @@ from tests.daemon import running
 from tests.overload.judgement import CREEP, table, verdicts
 from tests.overload.load import DEADLINE, Scene, write_models
 
+pytestmark = pytest.mark.alone
+
 GENEROUS = 5.0
 """Seconds, where the promise is a tenth of one."""
 
