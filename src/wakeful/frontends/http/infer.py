@@ -26,10 +26,11 @@ class HttpRequest(InferRequest, kw_only=True):
     """A request whose answer goes to a connection. An output that the dialect cannot carry becomes its error."""
 
     connection: Connection
+    binary: oip.Binary = False
 
     def answer(self, outputs: Sequence[Tensor], run_seconds: float) -> None:
         """What takes long is encoded in a thread, from a copy."""
-        if self.text and sum(len(output.data) for output in outputs) > ENCODED_HERE:
+        if self.binary is not True and _are_large(outputs):
             kept = [output._replace(data=bytes(output.data)) for output in outputs]
             self.connection.elsewhere(partial(self.encode, kept), lambda encoded: self.send(*encoded()))
             return
@@ -39,11 +40,6 @@ class HttpRequest(InferRequest, kw_only=True):
             self.connection.fail(error)
         else:
             self.send(body, json_length)
-
-    @property
-    def text(self) -> bool:
-        """Do outputs become JSON?"""
-        return True
 
     def encode(self, outputs: Sequence[Tensor]) -> tuple[bytes, int | None]:
         """The body, and how much of it is JSON where not all is."""
@@ -59,13 +55,14 @@ class HttpRequest(InferRequest, kw_only=True):
         self.connection.fail(error)
 
 
+def _are_large(outputs: Sequence[Tensor]) -> bool:
+    size = 0
+    for output in outputs:
+        size += len(output.data)
+    return size > ENCODED_HERE
+
+
 class OipRequest(HttpRequest, kw_only=True):
-    binary: oip.Binary
-
-    @property
-    def text(self) -> bool:
-        return self.binary is not True
-
     def encode(self, outputs: Sequence[Tensor]) -> tuple[bytes, int | None]:
         return oip.encode_infer(self.model, VERSION, self.id, outputs, self.binary)
 
