@@ -1,10 +1,12 @@
 """`wakeful check`: all that `serve` would say of a configuration before it listens."""
 
+import sys
 from argparse import Namespace
 from pathlib import Path
 
 from wakeful.cli.options import add_options, options_of
 from wakeful.cli.parser import DONE, NO, Parser
+from wakeful.config.effective import effective
 from wakeful.config.load import load
 from wakeful.config.problems import ConfigError, render
 
@@ -12,6 +14,7 @@ from wakeful.config.problems import ConfigError, render
 def add_arguments(parser: Parser) -> None:
     parser.usage = "wakeful check [FILE] [option ...]"
     parser.add_argument("config", nargs="?", type=Path, metavar="FILE", help="models.toml or models.json")
+    parser.add_argument("--show", action="store_true", help="write out all settings that count, as a file would have them; no keys, no secrets")
     add_options(parser, config=False)
 
 
@@ -22,6 +25,11 @@ def run(arguments: Namespace) -> int:
     except ConfigError as error:
         print(error)
         return NO
+    if arguments.show:
+        if settings.warnings:
+            print(render(settings.warnings), file=sys.stderr)
+        print(effective(settings), end="")
+        return DONE
     if settings.warnings:
         print(render(settings.warnings))
     count = len(settings.models)

@@ -46,7 +46,8 @@ Nothing has to be configured: `wakeful serve --models-dir DIR` serves every `*.o
 {EXAMPLE}```
 
 A model inherits every key of `[defaults]` that it does not set. What is said on the command line goes before the environment, then comes
-the file, then the default. Every mistake is shown at once, with its line, and nothing starts.
+the file, then the default. Every mistake is shown at once, with its line, and nothing starts. `wakeful check FILE --show` writes out what
+counts in the end.
 
 `kill -HUP` makes a running daemon read it again. Models whose settings are the same are not touched; a changed one finishes what it runs,
 and what waits for it goes on under the new settings; a removed one takes no more requests. Keys of callers count from then on. `[server]`,

@@ -1,0 +1,77 @@
+"""The settings written back as a file: every key with the value that counts, whatever it came from. Keys of callers and secrets are left out."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from wakeful.config.settings import AuthSettings, ModelSettings, Padding, Settings
+
+
+def effective(settings: Settings) -> str:
+    """TOML from which `load` makes the same settings, but for those of callers. What is not set stands in a comment."""
+    bounds = {"memory_limit": _limit(settings.memory.limit), "max_loaded_models": settings.memory.max_loaded_models}
+    parts = [_table("[server]", _server(settings)), _table("[defaults]", bounds), _callers(settings.auth)]
+    parts += [_table("[[models]]", _model(model)) for model in settings.models]
+    return "\n".join(parts)
+
+
+def _server(settings: Settings) -> dict[str, Any]:
+    server, workers = settings.server, settings.server.workers
+    return {
+        "host": server.host, "insecure": server.insecure,
+        "tls_cert": server.tls and str(server.tls.certificate), "tls_key": server.tls and str(server.tls.key),
+        "port": server.port, "grpc_port": False if server.grpc_port is None else server.grpc_port,
+        "max_body": server.max_body, "max_header": server.max_header, "max_connections": server.max_connections,
+        "client_timeout_secs": server.client_timeout, "lame_duck_secs": server.lame_duck, "shutdown_grace_secs": server.grace,
+        "keep_alive_secs": server.keep_alive, "log_format": server.log_format, "log_requests": server.log_requests,
+        "cache_dir": str(settings.cache.directory), "cache_limit": settings.cache.limit,
+        "worker_network": workers.network, "worker_new_privileges": workers.new_privileges, "worker_core_dumps": workers.core_dumps,
+        "worker_largest_file": workers.largest_file, "worker_memory": workers.memory,
+        "models_dir": None if settings.models_dir is None else str(settings.models_dir),
+    }
+
+
+def _model(model: ModelSettings) -> dict[str, Any]:
+    batching, replicas, life, admission, runtime = model.batching, model.replicas, model.life, model.admission, model.runtime
+    count = {"max_replicas": replicas.max_replicas, "min_replicas": replicas.min_replicas} if replicas.fixed is None else {"replicas": replicas.fixed}
+    return {
+        "id": model.id, "path": str(model.path), "description": model.description,
+        "max_batch_size": batching.max_rows, "max_batch_delay_ms": _milliseconds(batching.max_delay), "batch_policy": batching.policy,
+        "batching": batching.merge, "target_p99_ms": _milliseconds(batching.target_p99), "pad": batching.pad,
+        "routing_strategy": replicas.routing.replace("-", "_"), "autoscale_queue_threshold": replicas.queue_threshold, **count,
+        "idle_timeout_secs": life.idle_timeout, "min_residency_secs": life.min_residency, "pinned": life.pinned,
+        "load_timeout_secs": life.load_timeout,
+        "queue_limit": admission.queue_limit, "request_timeout_ms": _milliseconds(admission.request_timeout),
+        "device": runtime.device, "threads": runtime.threads or "auto", "prepare": runtime.prepare, "memory_limit": runtime.memory_limit,
+    }
+
+
+def _callers(auth: AuthSettings) -> str:
+    if not auth.enabled:
+        return "# no [auth]: whoever reaches the port may do everything\n"
+    who = [f"{key.role.name.lower()}{f' ({key.name})' if key.name else ''}" for key in auth.keys]
+    lines = [f"# [auth]: {len(who)} keys, not shown: {', '.join(who)}"] if who else []
+    lines += [f"# [auth.jwt]: {auth.jwt.algorithm}, secret not shown"] if auth.jwt else []
+    return "\n".join([*lines, f"# protect_metrics = {_written(auth.protect_metrics)}", ""])
+
+
+def _table(title: str, values: Mapping[str, Any]) -> str:
+    rows = [f"# {key} is not set" if value is None else f"{key} = {_written(value)}" for key, value in values.items()]
+    return "\n".join([title, *rows, ""])
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, Padding):
+        mask = "" if value.mask is None else f", mask = {_written(value.mask)}"
+        return f"{{ axis = {value.axis}, value = {float(value.value)}{mask} }}"
+    return json.dumps(value, ensure_ascii=False)  # which writes texts, numbers and truth values as TOML does
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    """Rounded to a nanosecond, so that 0.0025 s are 2.5 ms."""
+    return None if seconds is None else round(1000 * seconds, 6)
+
+
+def _limit(limit: float | None) -> int | str | None:
+    """Bytes, or a share."""
+    return f"{100 * limit:.10g}%" if isinstance(limit, float) else limit
