@@ -13,6 +13,7 @@ from importlib import metadata
 from typing import Any
 
 from wakeful.clock import monotonic
+from wakeful.config.effective import bound_keys, differences, server_keys
 from wakeful.config.load import is_loopback
 from wakeful.config.problems import ConfigError, Problem
 from wakeful.config.settings import AuthSettings, ModelSettings, Role, Settings
@@ -51,8 +52,6 @@ LAST_SECONDS = 1.0
 """For the last answers to go out and the replicas to end."""
 POLL_SECONDS = 0.02
 """While stopping: how often the remaining work is counted."""
-STARTED_WITH = {"server": "[server]", "memory": "the memory budget or max_loaded_models", "cache": "the cache"}
-"""What only a start can change, in people's words."""
 DISTRIBUTIONS = {"onnx": ("onnxruntime", "onnxruntime-gpu")}
 
 
@@ -81,7 +80,7 @@ class App:
         self._group_kill = budget.group_kill()
         self.supervisor = Supervisor(
             budget.resolve_budget(settings.memory.limit, machine), settings.memory.max_loaded_models, budget.read_memory, self.events,
-            budget.margin(machine, self._group_kill is not None),
+            budget.margin(machine, self._group_kill is not None), limited=settings.server.workers.memory is not None,
         )
         self.cores = usable_cores(budget.cpu_quota(), len(os.sched_getaffinity(0)))
         confinement = Confinement(**asdict(settings.server.workers))
@@ -254,11 +253,13 @@ class App:
             return
         self._tell_problems(settings.warnings)
         old, self.settings = self.settings, replace(settings, server=self.settings.server, memory=self.settings.memory, cache=self.settings.cache)
-        for part in (name for name in ("server", "memory", "cache") if getattr(old, name) != getattr(settings, name)):
-            self.events.emit("config", "", f"the settings of {STARTED_WITH[part]} have changed, which takes a restart; the old ones stay", code=part)
+        if kept := differences(server_keys(self.settings) | bound_keys(self.settings), server_keys(settings) | bound_keys(settings)):
+            text = f"{', '.join(kept)} changed, which takes a restart: the old values stay"
+            self.events.emit("config", "", text, code="restart")
         if old.auth != settings.auth:
             self.http.find_by(self._router(settings.auth).find)
-            self.events.emit("config", "", "callers need other keys or tokens from now on")
+            text = "callers need other keys or tokens from now on" if settings.auth.enabled else "callers need no key any more: all may do everything"
+            self.events.emit("config", "", text)
         self._apply_asked.set()
 
     async def _save_now_and_then(self) -> None:
@@ -281,7 +282,7 @@ class App:
             except OSError as error:
                 if str(error) != told:
                     told = str(error)
-                    text = f"the certificate has changed and cannot be used, so the old one stays: {told}"
+                    text = f"the certificate or its key has changed, and the old ones stay until the new ones fit together: {told}"
                     self.events.emit("config", "", text, code="certificate")
 
 

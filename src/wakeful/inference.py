@@ -39,6 +39,8 @@ class InferRequest(msgspec.Struct, eq=False):
     group: Hashable = None
     """Requests of one group may share a run; None: runs alone."""
     attempts: int = 0
+    """Runs of it that ended for lack of memory."""
+    deaths: int = 0
     """Replicas that died while they ran it."""
     settled: bool = False
 

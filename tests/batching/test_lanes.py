@@ -125,15 +125,54 @@ async def test_what_waited_for_minutes_is_grouped_all_the_same(stage: Stage) -> 
 @staged(max_rows=4)
 async def test_held_requests_wait_although_a_replica_is_there(stage: Stage) -> None:
     replica = stage.replica()
-    before = stage.ask(1)
-    stage.batcher.hold(queued=True)
-    after = stage.ask(2)
+    stage.batcher.held = True
+    before, after = stage.ask(1), stage.ask(2)
     await stage.wait(100)
     assert replica.runs == []
     stage.batcher.held = False
     stage.batcher.regroup(as_it_is)
     await stage.serve()
     assert (before.values, after.values) == ([1], [2])
+
+
+@staged(max_rows=2)
+async def test_what_has_begun_is_finished_by_those_who_began_it(stage: Stage) -> None:
+    """Another file, or other settings, will serve what comes from now on; half an answer of each would be none."""
+    old = stage.replica()
+    large = stage.ask(1, 2, 3, 4, 5, 6, 7)
+    await stage.turn()
+    assert old.runs
+    stage.batcher.held = True
+    new = stage.ask(8)
+    await stage.serve()
+    await stage.wait(60)
+    await stage.serve()
+    assert large.values == [1, 2, 3, 4, 5, 6, 7]
+    assert stage.batcher.room.size == 1
+    stage.batcher.held = False
+    stage.batcher.regroup(as_it_is)
+    await stage.wait(60)
+    await stage.serve()
+    assert new.values == [8]
+
+
+@staged(max_rows=2)
+async def test_what_somebody_else_is_to_serve_begins_anew(stage: Stage) -> None:
+    """Its replica has died in the middle: what the parts gave so far is forgotten."""
+    old = stage.replica()
+    large = stage.ask(1, 2, 3, 4, 5)
+    await stage.turn()
+    old.finish()
+    await stage.turn()
+    old.die()
+    stage.batcher.adopt(stage.batcher.take())
+    new = stage.replica()
+    stage.batcher.regroup(as_it_is)
+    await stage.serve()
+    await stage.wait(60)
+    await stage.serve()
+    assert large.values == [1, 2, 3, 4, 5]
+    assert sum(new.runs) == 5
 
 
 @staged(max_rows=2)

@@ -145,12 +145,27 @@ async def test_a_batch_that_had_only_been_handed_over_is_not_blamed(stage: Stage
     await stage.turn()
     assert len(first.given) == 2
     first.die()
-    assert [request.attempts for request in asked] == [1, 1, 0, 0]
+    assert [request.deaths for request in asked] == [1, 1, 0, 0]
     assert stage.batcher.waiting == 4, "in the room: no replica is left"
     second = stage.replica()
     stage.batcher.regroup(as_it_is)
     await stage.serve()
     assert sorted(second.runs) == [1, 1, 2]
+    assert [request.values for request in asked] == [[0], [1], [2], [3]]
+
+
+@staged(max_rows=4)
+async def test_a_run_without_memory_is_no_death(stage: Stage) -> None:
+    """One death after it is the first one: nobody is blamed."""
+    first = stage.replica()
+    asked = [stage.ask(k) for k in range(4)]
+    await stage.turn()
+    first.fail("out_of_memory")
+    await stage.turn()
+    first.die()
+    stage.replica()
+    stage.batcher.regroup(as_it_is)
+    await stage.serve()
     assert [request.values for request in asked] == [[0], [1], [2], [3]]
 
 

@@ -59,6 +59,7 @@ CASES = [
     ('[defaults]\nmemory_limit = "101%"', "wrong-value", 2, 1, None),
     ('[defaults]\nmemory_limit = "4 G"', "wrong-value", 2, 1, None),
     ("[defaults]\nmemory_limit = 0", "wrong-value", 2, 1, None),
+    ("[server]\nworker_memory = \"1MB\"", "wrong-value", 2, 1, None),
     ("[server]\nmax_header = \"1MB\"", "wrong-value", 2, 1, None),
     (ENTRY + 'memory_limit = "80%"', "wrong-value", 4, 1, None),
     ("[defaults]\nthreads = 0", "wrong-value", 2, 1, None),

@@ -10,6 +10,7 @@ import pytest
 from snoozeml.config import SnoozeConfig
 
 import wakeful
+from tests.certificates import issue
 from wakeful.config.load import Options, load
 from wakeful.config.models import scan
 from wakeful.config.problems import ConfigError, Problem
@@ -125,12 +126,11 @@ def test_the_daemon_obeys_file_environment_and_option(key: str, read: Callable[.
 
 
 def test_a_certificate_and_its_key_come_from_file_environment_and_options(tmp_path: Path, read: Callable[..., Settings]) -> None:
-    files = TlsSettings(tmp_path / "c.pem", tmp_path / "k.pem")
-    for file in (files.certificate, files.key):
-        file.touch()
+    files = TlsSettings(tmp_path / "cert.pem", tmp_path / "key.pem")
+    issue(tmp_path)
     assert read("").server.tls is None
-    assert read('[server]\ntls_cert = "c.pem"\ntls_key = "k.pem"').server.tls == files
-    assert read('[server]\ntls_cert = "c.pem"', {"WAKEFUL_TLS_KEY": str(files.key)}).server.tls == files
+    assert read('[server]\ntls_cert = "cert.pem"\ntls_key = "key.pem"').server.tls == files
+    assert read('[server]\ntls_cert = "cert.pem"', {"WAKEFUL_TLS_KEY": str(files.key)}).server.tls == files
     assert read("", tls_cert=str(files.certificate), tls_key=str(files.key)).server.tls == files
 
 

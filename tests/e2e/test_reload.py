@@ -79,7 +79,7 @@ def test_only_what_has_changed_is_touched(reloading: Reloading) -> None:
     assert {infer(daemon, model) for model in ("first", "second", "third")} == {200}
     assert reloading.max_batch_size("first") == 3
     assert [reloading.loads(model) for model in ("first", "second", "third")] == [2, 1, 1]
-    assert "max_rows" in daemon.wait_event("config", "first", text="have changed")["text"]
+    assert "max_batch_size" in daemon.wait_event("config", "first", text="have changed")["text"]
     reloading.reload(configuration(second="", third=""))
     assert infer(daemon, "first") == 404
     assert infer(daemon, "second") == 200
@@ -174,7 +174,7 @@ def test_keys_are_needed_from_then_on_also_on_connections_that_are_open(reloadin
 
 def test_what_takes_a_restart_is_told(reloading: Reloading) -> None:
     reloading.reload(configuration(first="", second="") + "\n[server]\nkeep_alive_secs = 7\n")
-    assert "takes a restart" in reloading.daemon.wait_event("config", text="[server]")["text"]
+    assert "takes a restart" in reloading.daemon.wait_event("config", text="keep_alive_secs")["text"]
 
 
 def test_it_stops_while_a_changed_model_finishes_its_work(reloading: Reloading) -> None:

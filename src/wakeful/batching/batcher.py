@@ -155,29 +155,20 @@ class Batcher:
             if request.settled:
                 continue
             try:
-                if request.attempts == 0:  # others run alone, as they are
+                if not request.attempts and not request.deaths:  # others run alone, as they are
                     validate(request)
             except WakefulError as error:
                 self._refuse(request, error)
             else:
                 self._place(request)
 
-    def hold(self, *, queued: bool) -> None:
-        """Keep new requests in the room from now on; with `queued` also those that wait in lanes."""
-        self.held = True
-        for lane in self.lanes if queued else ():
-            for request in lane.queue.drain():
-                self._enqueue(request)
-
     def take(self) -> list[InferRequest]:
         """Everything that waits, for somebody else to serve or to refuse."""
         return [request for queue in (self.room, *(lane.queue for lane in self.lanes)) for request in queue.drain()]
 
     def adopt(self, waiting: Iterable[InferRequest]) -> None:
-        """Serve what waited in another batcher; it is looked at again as soon as the model is known (`regroup`)."""
-        for request in waiting:
-            if isinstance(request, parts.Part):
-                request.whole.goes_on(self._enqueue)
+        """Serve what waited for another model, or file; it is looked at again as soon as the model is known (`regroup`)."""
+        for request in dict.fromkeys(map(parts.from_the_beginning, waiting)):  # two parts of one may wait
             self._enqueue(request)
 
     def forget_left(self) -> bool:
@@ -247,7 +238,7 @@ class Batcher:
         if request.deadline < self._next_deadline:
             self._watch_deadline(request.deadline)
         lanes = self.lanes
-        if self.held or not lanes:
+        if not lanes or (self.held and not parts.continues(request)):  # what has begun is finished by those who began it
             self.room.push(request)
             return
         lane = lanes[0] if len(lanes) == 1 else lanes[self._choose([lane.load for lane in lanes])]

@@ -61,6 +61,19 @@ def outermost(request: InferRequest) -> InferRequest:
     return request
 
 
+def continues(request: InferRequest) -> bool:
+    """Have other parts of the same request been served already?"""
+    return isinstance(request, Part) and (request.index > 0 or continues(request.origin))
+
+
+def from_the_beginning(request: InferRequest) -> InferRequest:
+    """What the caller sent, to be served anew by another model or file: what parts of it gave so far is forgotten."""
+    while isinstance(request, Part):
+        request.whole.give_up()
+        request = request.origin
+    return request
+
+
 class Parted:
     """The collector of one large request's parts."""
 
@@ -82,8 +95,8 @@ class Parted:
         request's body in memory until the garbage collector comes, which is seldom."""
         self._answers: list[list[Tensor] | None] = [None] * len(counts)
         self._missing = len(counts)
-        self._in_one = False
-        """True once it turned out that it has to run whole."""
+        self._over = False
+        """True once nothing comes of the parts any more: the request is served otherwise."""
         self._seconds = 0.0
         self._submit = submit
         self._answer = answer
@@ -97,17 +110,16 @@ class Parted:
             rows, inputs = self._waiting.popleft()
             self._submit(Part(
                 origin.model, inputs, origin.arrived, origin.deadline, parameters=origin.parameters, rows=rows, group=origin.group,
-                attempts=origin.attempts, whole=self, index=index,
+                attempts=origin.attempts, deaths=origin.deaths, whole=self, index=index,
             ))
 
-    def goes_on(self, submit: Callable[[InferRequest], None]) -> None:
-        """Another batcher serves what is left of it."""
-        self._submit = submit
-        if isinstance(self.origin, Part):
-            self.origin.whole.goes_on(submit)
+    def give_up(self) -> None:
+        """Whatever still comes of the parts is nobody's."""
+        self._over = True
+        self._waiting.clear()
 
     def part_done(self, part: Part, outputs: Sequence[Tensor], run_seconds: float) -> None:
-        if self._in_one:
+        if self._over:
             return
         if any(tensor.shape[:1] != (part.rows,) for tensor in outputs):
             self._run_in_one()
@@ -119,7 +131,7 @@ class Parted:
             self._finish()
 
     def refuse(self, error: WakefulError) -> None:
-        if not self._in_one:
+        if not self._over:
             self._refuse(self.origin, error)
 
     def _finish(self) -> None:
@@ -136,7 +148,6 @@ class Parted:
     def _run_in_one(self) -> None:
         """What the model gives is not by rows after all. Its answer to the whole is the right one, and what its parts gave would not make it."""
         log.error("the outputs of parts of a request for model %s cannot be put together: it is run whole", self.origin.model)
-        self._in_one = True
-        self._waiting.clear()
+        self.give_up()
         self.origin.group = None
         self._submit(self.origin)

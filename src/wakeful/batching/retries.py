@@ -69,16 +69,16 @@ class Retries:
             if request.settled:
                 continue
             if begun:
-                request.attempts += 1
+                request.deaths += 1
                 request.group = None
-            if not begun or request.attempts < MAX_DEATHS:
+            if not begun or request.deaths < MAX_DEATHS:
                 self._enqueue(request)
                 continue
             self._owner.culprit_found(request, reason, crashed=crashed)
             if out_of_memory:
-                self._refuse(request, OutOfMemory(f"out of memory: {reason}, {request.attempts} times for this request"))
+                self._refuse(request, OutOfMemory(f"out of memory: {reason}, {request.deaths} times for this request"))
             else:
-                self._refuse(request, ExecutionFailed(f"{reason}, {request.attempts} times while it ran this request"))
+                self._refuse(request, ExecutionFailed(f"{reason}, {request.deaths} times while it ran this request"))
 
     def _smaller(self, batch: Batch, error: OutOfMemory) -> None:
         """Have memory freed and try once more; after that with half the rows, and remember what is safe."""

@@ -96,16 +96,20 @@ def budget_text(settings: MemorySettings, budget: int, machine: Memory) -> str:
 
 
 def exposure(sock: socket.socket, settings: Settings) -> list[Row]:
-    if settings.auth.enabled:
-        count = len(settings.auth.keys)
-        ways = [f"one of {count} key{'' if count == 1 else 's'}"] if count else []
-        ways += ["a token"] if settings.auth.jwt else []
-        return [Row("callers", f"need {' or '.join(ways)}; health is open")]
+    """Who can reach it, where that is more than this machine, and who may use it."""
+    rows = []
     host = ip_address(sock.getsockname()[0])
-    if host.is_loopback:
-        return []
-    where = "every address of this machine" if host.is_unspecified else str(host)
-    return [Row("listen", f"{where}: whoever reaches it may use these models (--insecure)")]
+    if not host.is_loopback:
+        where = "every address of this machine" if host.is_unspecified else str(host)
+        what = "" if settings.auth.enabled else ": whoever reaches it may use these models (--insecure)"
+        plain = "" if settings.server.tls else "; what is sent can be read on the way, without tls_cert"
+        rows.append(Row("listen", f"{where}{what}{plain}"))
+    if settings.auth.enabled:
+        roles = Counter(key.role.name.lower() for key in settings.auth.keys)
+        ways = [f"{'a' if count == 1 else f'one of {count}'} key{'' if count == 1 else 's'} ({role})" for role, count in roles.items()]
+        ways += ["a token"] if settings.auth.jwt else []
+        rows.append(Row("callers", f"need {' or '.join(ways)}; health is open"))
+    return rows
 
 
 def first_steps(settings: Settings, url: str) -> list[Row]:

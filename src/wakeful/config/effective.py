@@ -9,13 +9,18 @@ from wakeful.config.settings import AuthSettings, ModelSettings, Padding, Settin
 
 def effective(settings: Settings) -> str:
     """TOML from which `load` makes the same settings, but for those of callers. What is not set stands in a comment."""
-    bounds = {"memory_limit": _limit(settings.memory.limit), "max_loaded_models": settings.memory.max_loaded_models}
-    parts = [_table("[server]", _server(settings)), _table("[defaults]", bounds), _callers(settings.auth)]
-    parts += [_table("[[models]]", _model(model)) for model in settings.models]
+    parts = [_table("[server]", server_keys(settings)), _table("[defaults]", bound_keys(settings)), _callers(settings.auth)]
+    parts += [_table("[[models]]", model_keys(model)) for model in settings.models]
     return "\n".join(parts)
 
 
-def _server(settings: Settings) -> dict[str, Any]:
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Keys whose values are not the same."""
+    return [key for key in {**old, **new} if old.get(key) != new.get(key)]
+
+
+def server_keys(settings: Settings) -> dict[str, Any]:
+    """[server], by its keys."""
     server, workers = settings.server, settings.server.workers
     return {
         "host": server.host, "insecure": server.insecure,
@@ -31,7 +36,13 @@ def _server(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _model(model: ModelSettings) -> dict[str, Any]:
+def bound_keys(settings: Settings) -> dict[str, Any]:
+    """What [defaults] bounds for the whole daemon, by its keys."""
+    return {"memory_limit": _limit(settings.memory.limit), "max_loaded_models": settings.memory.max_loaded_models}
+
+
+def model_keys(model: ModelSettings) -> dict[str, Any]:
+    """An entry of [[models]], by its keys."""
     batching, replicas, life, admission, runtime = model.batching, model.replicas, model.life, model.admission, model.runtime
     count = {"max_replicas": replicas.max_replicas, "min_replicas": replicas.min_replicas} if replicas.fixed is None else {"replicas": replicas.fixed}
     return {

@@ -234,6 +234,14 @@ def _check_certificate(document: Document, server: ServerTable, report: list[Pro
             report.append(Problem("conflict", f"`{key}` is of no use without `{other}`", place, f"server.{key}", f"give `{other}` too, or neither"))
         elif not Path(path).is_file():
             report.append(Problem("missing-file", f"{path} does not exist, or is no file", place, f"server.{key}"))
+    if len(given) == 2 and all(Path(path).is_file() for path in given.values()):
+        from wakeful.config.certificates import context_of  # noqa: PLC0415 - imports OpenSSL, which most starts need not wait for
+
+        try:
+            context_of(Path(given["tls_cert"]), Path(given["tls_key"]))
+        except OSError as error:
+            place = document.place(("server", "tls_cert")) if ("server", "tls_cert") in document else _option_place(("tls_cert",))
+            report.append(Problem("certificate", str(error), place, "server.tls_cert"))
 
 
 def _check_ports(document: Document, server: Mapping[str, Any], report: list[Problem]) -> None:
@@ -252,7 +260,11 @@ def _scanned(models_dir: Path, template: ModelSettings, models: list[ModelSettin
         what = "is not a directory" if models_dir.exists() else "does not exist"
         report.append(Problem("models-dir", f"the models directory {models_dir} {what}", Place("option --models-dir")))
         return []
-    return scan_directory(models_dir, template, models, report)
+    try:
+        return scan_directory(models_dir, template, models, report)
+    except OSError as error:
+        report.append(Problem("models-dir", f"the models directory {models_dir} cannot be read: {error.strerror}", Place("option --models-dir")))
+        return []
 
 
 def _check_ceiling(document: Document, defaults: DefaultsTable, models: list[ModelSettings], report: list[Problem]) -> None:

@@ -39,8 +39,8 @@ def configured_models(
 def scan(models_dir: Path, settings: Settings, served: Collection[Path] = (), report: list[Problem] | None = None) -> list[ModelSettings]:
     """The models that lie in a directory now and that no [[models]] entry names, each called as its file is, with the settings of [defaults].
 
-    For refreshing: entries of `settings.models` that were scanned themselves do not count. An unreadable directory gives none. Where two files ask
-    for one id, the one among `served` keeps it.
+    For refreshing: entries of `settings.models` that were scanned themselves do not count. Where two files ask for one id, the one among `served`
+    keeps it. Raises OSError for a directory that cannot be read.
     """
     configured = [model for model in settings.models if not model.scanned]
     return scan_directory(models_dir, settings.defaults, configured, [] if report is None else report, served)
@@ -140,14 +140,11 @@ def _find_file(
 
 
 def _onnx_files(directory: Path) -> list[Path]:
-    try:
-        return [
-            entry.absolute()
-            for entry in sorted(directory.iterdir())
-            if entry.suffix == ".onnx" and not entry.name.startswith(".") and entry.is_file()
-        ]
-    except OSError:
-        return []
+    return [
+        entry.absolute()
+        for entry in sorted(directory.iterdir())
+        if entry.suffix == ".onnx" and not entry.name.startswith(".") and entry.is_file()
+    ]
 
 
 def expanded(path: str, home: Path) -> Path:

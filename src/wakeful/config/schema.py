@@ -80,6 +80,12 @@ def _of_a_head(size: int) -> int:
     return size
 
 
+def _of_a_process(size: int) -> int:
+    if size < 128 * 1024**2:
+        raise ValueError("must be 128 MiB or more: so much a process takes without a model")
+    return size
+
+
 def _above_zero(size: int) -> int:
     if size == 0:
         raise ValueError("must be above 0 bytes")
@@ -128,6 +134,7 @@ def parse_role(value: object) -> Role:
 Size = Annotated[int, BeforeValidator(parse_size)]
 SizeAboveZero = Annotated[int, BeforeValidator(parse_size), AfterValidator(_above_zero)]
 HeadSize = Annotated[int, BeforeValidator(parse_size), AfterValidator(_of_a_head)]
+ProcessMemory = Annotated[int, BeforeValidator(parse_size), AfterValidator(_of_a_process)]
 Limit = Annotated[int | float, BeforeValidator(parse_limit)]
 Threads = Annotated[int, BeforeValidator(_parse_threads)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -280,7 +287,8 @@ class ServerTable(Table):
     worker_core_dumps: bool = setting(False, "whether one that crashes leaves its memory on disk, callers' data with it")
     worker_largest_file: SizeAboveZero | None = setting(
         None, "largest file that they may write; prepared copies are as large as their models, and buffers of answers count too", form="size")
-    worker_memory: SizeAboveZero | None = setting(None, "memory of its own that one of them may have, whatever its model does", form="size")
+    worker_memory: ProcessMemory | None = setting(
+        None, "memory of its own that one of them may have, weights that are not mapped from the cache among it; 128 MiB or more", form="size")
     models_dir: Text | None = setting(None, "directory in which every `*.onnx` is a model named after its file")
 
     def settings(self) -> ServerSettings:

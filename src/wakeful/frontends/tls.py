@@ -2,14 +2,15 @@
 
 import ssl
 
+from wakeful.config.certificates import context_of
 from wakeful.config.settings import TlsSettings
 
 
 class Certificate:
-    """A TLS context for servers, 1.2 and newer. Connections that are open keep the certificate they began with."""
+    """A TLS context for servers. Connections that are open keep the certificate they began with."""
 
     def __init__(self, files: TlsSettings) -> None:
-        """Raises OSError if a file cannot be read, ssl.SSLError (an OSError too) if the two are no certificate and its key."""
+        """Raises OSError if a file cannot be read, or if the two are no certificate and its key."""
         self._files = files
         self._stamps = self._stamp()
         self._current = self._read()
@@ -34,17 +35,8 @@ class Certificate:
         handshake.context = self._current
 
     def _read(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_alpn_protocols(["http/1.1"])
-        context.load_cert_chain(self._files.certificate, self._files.key, password=_no_password)
-        return context
+        return context_of(self._files.certificate, self._files.key)
 
     def _stamp(self) -> list[tuple[int, int, int]]:
         stats = [path.stat() for path in (self._files.certificate, self._files.key)]
         return [(stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats]
-
-
-def _no_password() -> bytes:
-    """Without it OpenSSL would ask at the terminal."""
-    raise OSError("the key is encrypted; a daemon has nobody to ask for the password")

@@ -101,7 +101,11 @@ class Tenant:
 class Supervisor:
     """One for the daemon."""
 
-    def __init__(self, budget: int, max_loaded: int | None, read_memory: Callable[[], Memory], events: Events, margin: int = 0) -> None:
+    def __init__(
+        self, budget: int, max_loaded: int | None, read_memory: Callable[[], Memory], events: Events, margin: int = 0, *, limited: bool = False,
+    ) -> None:
+        """`limited`: each process has a limit of its own."""
+        self._limited = limited
         self.budget = budget
         self.margin = margin
         """Bytes of the machine, or of the container, that are never given to a model."""
@@ -193,12 +197,17 @@ class Supervisor:
                 self._let_claim(tenant)
         end = monotonic()
         self._next_look = end + (end - now) * (1 / LOOKING - 1)
-        if self._waiting and self._timer is None:
+        if self._waiting:
             self._look_at(end + TURN_PATIENCE)
         return True
 
     def relieve(self, model: str) -> bool:
-        """Memory has run out although the sums said otherwise: evict the least recently used idle replica of another model, if there is one."""
+        """Memory has run out although the sums said otherwise: evict the least recently used idle replica of another model, if there is one.
+
+        Young ones too. None where processes have a limit of their own, which nobody's leaving raises.
+        """
+        if self._limited:
+            return False
         now = monotonic()
         candidates = [candidate._replace(min_residency=0.0) for candidate in self._candidates(model)]
         decision = eviction.plan(1, 0, candidates, now)
@@ -268,7 +277,7 @@ class Supervisor:
         """Let those begin whose room is really free now: what goes holds its memory until it has gone."""
         promised = [tenant for tenant in self._tenants if tenant.promised]
         for tenant in sorted(promised, key=lambda tenant: tenant.asked):
-            if self._is_free_for(tenant, available):
+            if tenant.promised and tenant in self._tenants and self._is_free_for(tenant, available):  # granting may release others
                 tenant.promised = False
                 tenant.waited = monotonic() - tenant.asked
                 tenant.granted()

@@ -123,6 +123,7 @@ class Model:
     def _forget_file(self) -> None:
         self.interface.forget()
         self._culprits.clear()
+        self.batcher.adopt(self.batcher.take())
         self._interface_changed()
 
     def _interface_changed(self) -> None:
@@ -158,7 +159,7 @@ class Model:
         """Finish what waits and runs, then put the model to sleep. Requests that come meanwhile wait, and wake it again."""
         if not self.group.replicas:
             return
-        self.batcher.hold(queued=False)
+        self.batcher.held = True
         asleep = self._until_asleep.join()
         self._leaving = reason
         if reason == "manual":  # who asks for the model from here on wakes it again
@@ -206,6 +207,8 @@ class Model:
         self._restore_later(None)
         model = self._successor()
         model.last_used = self.last_used
+        if self.pinned != self.settings.life.pinned:  # somebody has said so meanwhile
+            model.pinned = self.pinned
         model.take_over(self.batcher.take())
         self._until_awake.fail(Unavailable(f"model {self.id} was given other settings before it was ready", unstarted=True))
 
@@ -287,7 +290,7 @@ class Model:
         if first:
             self.interface.learn(message.signature, message.verdict)
             self.file.learn(signature=message.signature)
-            self.batcher.held = False
+            self.batcher.held = self._leaving is not None
         lane = self.batcher.open(replica)
         self._lanes[replica.number] = lane
         replica.on_done = partial(self.batcher.done, lane)
@@ -312,6 +315,7 @@ class Model:
             if not message.prepared and self.settings.runtime.prepare == "auto":
                 self._around.wish_prepared(self)
         self._tell_awake()
+        self._leave_when_served()
 
     def _fill_up(self) -> None:
         """Start what `replicas` or `min_replicas` ask for beside the first."""
@@ -352,6 +356,7 @@ class Model:
             self._restarts.clear()
         if self._leaving is None:
             self._restore_later(self._restarts.failed(ExecutionFailed(death.text), now))
+        self._leave_when_served()
         self._after_leaving()
 
     def replica_gone(self, replica: Replica, reason: UnloadReason) -> None:
@@ -446,8 +451,8 @@ class Model:
             refused = self._culprits.add(whole, reason)
             asyncio.get_running_loop().call_soon(self.batcher.weed, lambda other: self._culprits.check(parts.outermost(other)))
         self._around.events.emit(
-            "blame", self.id, f"{describe(whole)}: {reason}, {request.attempts} times while it ran this request{refused}",
-            request=whole.id, attempts=request.attempts, reason=reason,
+            "blame", self.id, f"{describe(whole)}: {reason}, {request.deaths} times while it ran this request{refused}",
+            request=whole.id, attempts=request.deaths, reason=reason,
         )
 
     def rows_limited(self, rows: int) -> None:
@@ -475,7 +480,7 @@ class Model:
             self.interface.learn(signature, result.verdict)
             self._tell_batching()
             self._interface_changed()
-        elif self.interface.undecided and (ready := self.group.ready()):  # the file was replaced meanwhile
+        elif self.interface.undecided and self._leaving is None and (ready := self.group.ready()):  # the file was replaced meanwhile
             self._probing.start(ready[0], self.file.identity)
         if replica.state is State.READY:
             self.group.touched(replica)

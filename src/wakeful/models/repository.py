@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
 
+from wakeful.config.effective import differences, model_keys
 from wakeful.config.models import scan
 from wakeful.config.problems import Problem
 from wakeful.config.settings import ModelSettings, Settings
@@ -43,7 +43,8 @@ class Repository:
                         self._events.emit("config", model.id, "removed: the configuration does not name it any more")
                         changes.create_task(self._remove(model))
                     elif model.settings != wanted[model.id]:
-                        self._events.emit("config", model.id, f"its settings have changed: {_differences(model.settings, wanted[model.id])}")
+                        changed = differences(model_keys(model.settings), model_keys(wanted[model.id]))
+                        self._events.emit("config", model.id, f"its settings have changed: {', '.join(changed)}")
                         changes.create_task(model.replace(partial(self._instead, wanted[model.id])))
                 for found in settings.models:
                     if found.id not in self._registry:
@@ -73,7 +74,11 @@ class Repository:
         directory = self._settings.models_dir
         passed_over: list[Problem] = []
         served = {model.settings.path for model in self._registry}
-        found = scan(directory, self._settings, served, passed_over) if directory is not None else []
+        try:
+            found = scan(directory, self._settings, served, passed_over) if directory is not None else []
+        except OSError as error:
+            self._events.emit("config", "", f"{directory} cannot be read, so nothing has changed: {error.strerror}", code="models-dir")
+            return
         for problem in passed_over:
             self._events.emit("config", "", problem.message, code=problem.code)
         paths = {settings.path for settings in found}
@@ -88,18 +93,6 @@ class Repository:
             if settings.id not in self._registry:
                 self._instead(settings)
                 self._events.emit("config", settings.id, f"found {_show(settings.path)}")
-
-
-def _differences(old: ModelSettings, new: ModelSettings) -> str:
-    """Which settings differ, by their names in the code: for the log."""
-    names = []
-    for one in fields(old):
-        before, after = getattr(old, one.name), getattr(new, one.name)
-        if before != after and is_dataclass(before):
-            names += [part.name for part in fields(before) if getattr(before, part.name) != getattr(after, part.name)]
-        elif before != after:
-            names.append(one.name)
-    return ", ".join(names)
 
 
 def _show(path: Path) -> str:

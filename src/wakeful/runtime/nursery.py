@@ -176,6 +176,8 @@ class Nursery:
         assert self._process is not None
         self._process.kill()  # a closed channel ends it anyway; this makes the wait short
         status = self._process.wait()
+        if not self._awake:  # it has no replicas that could need its lifeline
+            os.close(self._lifelines.pop())
         if self._stopping:
             return
         reason = self.broken or self._stuck or fault or (f"killed by signal {-status}" if status < 0 else f"exit status {status}")

@@ -6,11 +6,13 @@ messages it may be forked.
 
 import gc
 import os
+import resource
 import select
 import socket
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from wakeful.backends import catalog
@@ -42,7 +44,7 @@ from wakeful.runtime.messages import (
 )
 from wakeful.worker import arrays, selftest
 
-OOM_SCORE = "600"
+OOM_SCORE = 600
 """Where the kernel must kill, it shall take a replica before the daemon (0) and before most other processes."""
 
 QUIET_MS = 50
@@ -95,13 +97,23 @@ def mapped_bytes(directory: str) -> int:
     return total
 
 
+def first_to_go() -> None:
+    """Let the kernel take this process before the daemon. A container may have given all of its processes a higher score, which only a privileged one
+    may lower, and which does as well."""
+    with suppress(OSError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
+        if int(file.read()) < OOM_SCORE:
+            file.write(str(OOM_SCORE))
+
+
 def fault(error: BaseException) -> WakefulError:
     """Any exception as one of ours; the text is cut to what a channel takes."""
+    if isinstance(error, MemoryError):
+        error = OutOfMemory("out of memory in the model's process")
+    if isinstance(error, OutOfMemory) and (limit := resource.getrlimit(resource.RLIMIT_DATA)[0]) != resource.RLIM_INFINITY:
+        error.message += f"; worker_memory allows it {limit / 1024**2:.0f} MiB"
     if isinstance(error, WakefulError):
         error.message = error.message[:TEXT_LIMIT]
         return error
-    if isinstance(error, MemoryError):
-        return OutOfMemory("out of memory in the model's process")
     return ExecutionFailed(f"{type(error).__name__}: {error}"[:TEXT_LIMIT])
 
 
@@ -119,8 +131,7 @@ class Replica:
         self.measure_by = 0.0
         """Monotonic time by which the process has to be measured; 0 when it need not be."""
         self.anonymous_before = anonymous_bytes()
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write(OOM_SCORE)
+        first_to_go()
         self.say(Hello(os.getpid()))
 
     def say(self, message: FromReplica) -> None:
