@@ -62,6 +62,26 @@ def test_limits(models: Path) -> None:
         assert limit(replica, "Max file size") == str(10**9)
 
 
+def test_whoever_hits_its_own_limit_sends_nobody_else_away(models: Path) -> None:
+    """Nobody's leaving would help."""
+    onnx_models.weighty(models / "heavy.onnx", 160)
+    with running(models / "daemon", "--models-dir", str(models), "--no-grpc", "--worker-memory", "160MB") as daemon:
+        replica = replica_of(daemon)
+        code, body = daemon.infer("heavy", "x", [1, 2, 3, 4], [1, 4])
+        assert code == 503
+        assert "worker_memory allows it 153 MiB" in body["error"]
+        assert replica.exists()
+        assert not [event for event in daemon.events() if event["kind"] == "evict"]
+
+
+def test_the_kernel_takes_it_before_the_daemon(models: Path) -> None:
+    """Also where a container has given all of its processes a higher score, which may not be lowered."""
+    for score, expected in ((0, 600), (900, 900)):
+        launcher = ["sh", "-c", f'echo {score} > /proc/self/oom_score_adj && exec "$@"', "sh"]
+        with running(models / f"daemon{score}", "--models-dir", str(models), "--no-grpc", launcher=launcher) as daemon:
+            assert int((replica_of(daemon) / "oom_score_adj").read_text()) == expected
+
+
 def test_a_model_that_wants_more_than_it_may_have_fails_alone(models: Path) -> None:
     onnx_models.hungry(models / "hungry.onnx")
     with running(models / "daemon", "--models-dir", str(models), "--no-grpc", "--worker-memory", "1GB", "--memory-limit", "16GB") as daemon:

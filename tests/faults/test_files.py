@@ -197,3 +197,18 @@ def test_while_its_copy_is_mapped(daemon: Daemon, directory: Path, harm: Harm) -
     assert daemon.call("POST", "/v2/repository/models/mapped/unload")[0] == 200
     assert right(daemon, "mapped")
     copied(daemon, since)
+
+
+def test_a_models_directory_that_is_away_for_a_while_costs_no_model(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    onnx_models.ident(models / "m.onnx")
+    with running(tmp_path / "daemon", "--models-dir", str(models), "--no-grpc") as daemon:
+        assert daemon.infer("m", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+        models.rename(tmp_path / "away")
+        assert daemon.call("POST", "/v1/models/refresh")[0] == 200
+        daemon.wait_event("config", text="cannot be read, so nothing has changed")
+        assert daemon.infer("m", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+        (tmp_path / "away").rename(models)
+        assert daemon.call("POST", "/v1/models/refresh")[0] == 200
+        assert daemon.infer("m", "x", [1, 2, 3, 4], [1, 4])[0] == 200

@@ -129,3 +129,9 @@ def test_claims_that_are_needed() -> None:
 
 def test_no_credential_is_too_long_to_be_refused() -> None:
     assert refusal("a." * 10**5) == "the key is not known"
+
+
+def test_a_key_of_any_letters_is_known_by_its_bytes() -> None:
+    """Front ends read headers as Latin-1; clients send UTF-8."""
+    door = Access(AuthSettings(True, keys=(key(Role.ADMIN, "schlüssel-für-später-✓"),)))
+    assert door.check(["schlüssel-für-später-✓".encode().decode("latin-1")], Role.ADMIN)

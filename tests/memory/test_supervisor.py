@@ -348,3 +348,34 @@ def test_looks_take_a_part_of_the_time_only(play: Callable[[Scene], None]) -> No
         assert "c" in s.refused
 
     play(scene)
+
+
+def test_a_turn_comes_in_time_though_somebody_young_is_there(play: Callable[[Scene], None]) -> None:
+    """The next look is not put off until the young one has had its minimum."""
+
+    def scene(stage: Callable[..., Stage]) -> None:
+        s = stage(2)
+        s.load("old")
+        s.standings["old"] = s.standings["old"]._replace(idle=False)
+        s.load("young", residency=60.0)
+        s.ask("new", 1)
+        timer = s.supervisor._timer
+        assert timer is not None
+        assert timer.when() - s.supervisor._loop.time() <= module.TURN_PATIENCE
+
+    play(scene)
+
+
+def test_a_promise_is_kept_once_though_another_is_given_back_meanwhile(play: Callable[[Scene], None]) -> None:
+    """The first of two finds no descriptors, and lets go of its room while room is being handed out."""
+
+    def scene(stage: Callable[..., Stage]) -> None:
+        s = stage(2)
+        s.load("a", need=2)
+        s.ask("b", 1)
+        s.tenants["b"].granted = lambda: s.gone("b")
+        s.ask("c", 1)
+        s.gone("a")
+        assert s.began == ["a", "c"]
+
+    play(scene)

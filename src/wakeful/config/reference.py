@@ -65,13 +65,25 @@ _BOUNDS = "Bounds of the whole daemon. The keys of the table for `[defaults]` an
 _AUTH = """\
 Without this table, and without `--api-key` and `--jwt-secret`, whoever reaches the port may do everything; so an address that other
 machines reach is refused then, unless `insecure` is set. Callers send `Authorization: Bearer KEY`, or `X-API-Key: KEY`. What each role may
-do is on the page of [routes](http.md); health is open to all."""
+do is on the page of [routes](http.md); health is open to all.
+
+```toml
+[[auth.api_keys]]
+name = "shop"
+role = "inference"
+key_env = "SHOP_KEY"             # or key = "..."
+
+[auth.jwt]
+secret_env = "TOKEN_SECRET"      # tokens hold {"exp": 1893456000, "role": "inference"}
+```
+
+A variable is what it was when the daemon began, so keys that change while it runs belong into the file."""
 _KEYS = """\
 One table a key, with `key` or `key_env`. Only its SHA-256 is kept. Names of roles are taken in any case, and `read`, `readonly`, `ro`,
 `infer`, `user` and `administrator` too. `--api-key ROLE:KEY` adds one."""
 _JWT = """\
 JSON web tokens, with `secret` or `secret_env`. A token needs `exp`; `nbf` counts where it is there; the role is the highest of `role` and
-`roles`, and `read_only` without. `--jwt-secret SECRET` goes before the file."""
+`roles`, and `read_only` without one that is known. `--jwt-secret SECRET` goes before the file."""
 _LATER = """\
 ## `[[streams]]`
 

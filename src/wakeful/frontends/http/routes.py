@@ -56,7 +56,7 @@ def table(engine: Engine, spawn: Spawn, metrics: Role | None = None) -> list[Ent
         Entry("GET", "/v2/health/ready", _OPEN, "oip", admin.ready, "200 while the server takes requests, else 503"),
         Entry("GET", "/v2/models/stats", _LOOK, "oip", admin.oip_statistics, "Counts and times of every model"),
         Entry("GET", "/v2/models/{model}[/versions/{version}]/ready", _LOOK, "oip", admin.oip_model_ready, "200 while it is awake, else 503"),
-        Entry("GET", "/v2/models/{model}[/versions/{version}]/config", _LOOK, "oip", later(admin.oip_config), "It as Triton's configuration"),
+        Entry("GET", "/v2/models/{model}[/versions/{version}]/config", _LOOK, "oip", later(admin.oip_config), "Its configuration, in Triton's form"),
         Entry("GET", "/v2/models/{model}[/versions/{version}]/stats", _LOOK, "oip", admin.oip_statistics, "Counts and times of the model"),
         Entry("GET", "/v2/models/{model}[/versions/{version}]", _LOOK, "oip", later(admin.oip_model), "Inputs, outputs, merging; does not wake it"),
         Entry("POST", "/v2/repository/index", _LOOK, "oip", admin.oip_repository_index, 'Models and states; with `{"ready": true}` those awake'),
