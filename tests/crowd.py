@@ -2,8 +2,10 @@
 
 import http.client
 import json
+import math
 import re
 import threading
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -28,6 +30,8 @@ class Crowd:
     wrong: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     """Bodies of answers other than 200, and what went wrong with the connection (status 0)."""
+    unanswered: list[float] = field(default_factory=list)
+    """When those requests had been sent whose connection broke; infinity for those that could not be sent."""
 
     def __enter__(self) -> Self:
         self._enough = threading.Event()
@@ -61,24 +65,40 @@ class Crowd:
         while not self._enough.is_set() and asked != self.requests:
             asked += 1
             question = [float(1000 * number + asked), *range(1, self.rows * self.width)]
+            sent, failure = math.inf, None
             try:
-                status, body = ask(connection, self.model, question, [self.rows, self.width])
+                put(connection, self.model, question, [self.rows, self.width])
+                sent = time.monotonic()
+                status, body = take(connection)
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
+                failure = error
                 status, body = 0, f"{type(error).__name__}: {error}"
             with self._lock:
                 self.statuses[status] += 1
+                if failure:
+                    self.unanswered.append(sent)
                 if status != 200:
                     self.errors.append(str(body))
                 elif body["outputs"][0]["data"] != question:
                     self.wrong.append(f"asked {question[:4]}, got {body['outputs'][0]['data'][:4]}")
+            if isinstance(failure, ConnectionRefusedError):  # nobody listens any more
+                break
         connection.close()
 
 
 def ask(connection: http.client.HTTPConnection, model: str, data: list[float], shape: list[int]) -> tuple[int, Any]:
     """One request over a connection that is kept."""
+    put(connection, model, data, shape)
+    return take(connection)
+
+
+def put(connection: http.client.HTTPConnection, model: str, data: list[float], shape: list[int]) -> None:
     tensor = {"name": "x", "shape": shape, "datatype": "FP32", "data": data}
     connection.request("POST", f"/v2/models/{model}/infer", json.dumps({"inputs": [tensor]}))
+
+
+def take(connection: http.client.HTTPConnection) -> tuple[int, Any]:
     answer = connection.getresponse()
     return answer.status, json.loads(answer.read())
 

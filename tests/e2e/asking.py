@@ -7,7 +7,7 @@ from contextlib import closing
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from tests.daemon import Daemon
+from tests.daemon import Daemon, wait_until
 
 BINARY = "application/octet-stream"
 JSON_LENGTH = "Inference-Header-Content-Length"
@@ -86,6 +86,14 @@ def send(daemon: Daemon, question: Question) -> http.client.HTTPConnection:
     """Over a connection of its own, from which the answer may be received later, or never."""
     connection = http.client.HTTPConnection(daemon.host, daemon.port, timeout=60)
     connection.request("POST", question.path, question.body, question.headers)
+    return connection
+
+
+def send_and_see_taken(daemon: Daemon, question: Question) -> http.client.HTTPConnection:
+    """As `send`; when this returns the daemon has accepted the connection, or has ended."""
+    connection = send(daemon, question)
+    port = connection.sock.getsockname()[1]
+    wait_until(lambda: daemon.process.poll() is not None or port in daemon.connections(), "it is taken")
     return connection
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests import onnx_models
 from tests.daemon import Daemon, alive, freeze, running, wait_until
-from tests.e2e.asking import oip, receive, send, tensor
+from tests.e2e.asking import oip, receive, send_and_see_taken, tensor
 
 MODELS = """
 [server]
@@ -39,6 +39,11 @@ path = "long.onnx"
 batching = "off"
 
 [[models]]
+id = "endless"
+path = "endless.onnx"
+batching = "off"
+
+[[models]]
 id = "broken"
 path = "broken.onnx"
 min_replicas = 1
@@ -50,6 +55,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("stopping")
     onnx_models.slow(directory / "steady.onnx", 2000)
     onnx_models.slow(directory / "long.onnx", 20_000)
+    onnx_models.slow(directory / "endless.onnx", 50_000_000)
     onnx_models.weighty(directory / "big.onnx", 64)
     (directory / "broken.onnx").write_bytes(b"no model")
     return directory
@@ -79,9 +85,7 @@ class Scene:
 
     def ask(self, model: str) -> None:
         """It has been sent, and its connection taken, when this returns."""
-        connection = send(self.daemon, oip(model, tensor("x", [1, 4], [1, 2, 3, 4])))
-        port = connection.sock.getsockname()[1]
-        wait_until(lambda: port in self.daemon.connections() or self.daemon.process.poll() is not None, "it is taken")
+        connection = send_and_see_taken(self.daemon, oip(model, tensor("x", [1, 4], [1, 2, 3, 4])))
 
         def answer() -> int:
             with closing(connection):
@@ -181,11 +185,11 @@ def test_what_stands_still_is_cut_off_and_the_status_says_so(directory: Path, tm
     """Nothing that is frozen can hold up the end: its callers get 503."""
     with running(tmp_path, *options(directory, tmp_path, grace=1)) as daemon:
         scene = Scene(daemon)
-        scene.ask("long")
-        wait_until(lambda: begun(daemon, "long"), "it runs")
-        scene.ask("long")
+        scene.ask("endless")
+        wait_until(lambda: begun(daemon, "endless"), "it runs")
+        scene.ask("endless")
         for pid in daemon.children():
             freeze(pid)
-        wait_until(lambda: daemon.metric("wakeful_queue_requests", model="long") or begun(daemon, "long", 2), "another one waits")
+        wait_until(lambda: daemon.metric("wakeful_queue_requests", model="endless") or begun(daemon, "endless", 2), "another one waits")
         assert daemon.stop() == 1
         assert scene.ended() == [503, 503]
