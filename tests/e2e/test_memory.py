@@ -46,9 +46,15 @@ def asked(daemon: Daemon, model: str) -> None:
     assert (status, body.get("outputs", [{}])[0].get("data")) == (200, [1, 2, 3, 4]), body
 
 
+def loaded(daemon: Daemon, model: str) -> None:
+    """However long that takes: no caller's deadline counts."""
+    assert daemon.call("POST", f"/v2/repository/models/{model}/load")[0] == 200
+
+
 def known(daemon: Daemon, models: list[str]) -> None:
     """Let each model be loaded and measured once, so that no guess decides any more."""
     for model in models:
+        loaded(daemon, model)
         asked(daemon, model)
         wait_until(lambda model=model: MB * MIB < daemon.metric("wakeful_resident_bytes", model=model) < (MB + 8) * MIB, f"{model} is measured")
 
@@ -81,7 +87,7 @@ def test_traffic_to_all_of_six_models_where_two_fit(files: Path, tmp_path: Path,
         loads = [event for event in daemon.events(since=str(since)) if event["kind"] == "load" and "ready" in event["text"]]
         assert len(evictions(daemon, since)) <= len(loads)  # each newcomer needs the room of one
         assert daemon.metric("wakeful_thrashing_total") == daemon.metric("snoozeml_deallocation_thrashing_total")
-        assert all(calm(daemon, model) for model in models)
+        wait_until(lambda: all(calm(daemon, model) for model in models), "nothing is left over")
 
 
 def test_the_least_recently_used_goes_and_nobody_else(files: Path, tmp_path: Path) -> None:
@@ -178,21 +184,23 @@ def test_a_stuck_victim_does_not_hold_up_what_fits_without_it(files: Path, tmp_p
         for model in ("m0", "m1", "m2"):
             known(daemon, [model])
             assert daemon.call("POST", f"/v2/repository/models/{model}/unload")[0] == 200
-        asked(daemon, "m0")
-        asked(daemon, "m1")
+        for model in ("m0", "m1"):
+            loaded(daemon, model)
+            asked(daemon, model)
         with Crowd(daemon, "endless", clients=1, requests=1):
             wait_until(lambda: daemon.metric("wakeful_queue_seconds_count", model="endless") == 1, "it runs")
             with Crowd(daemon, "m2", clients=2, requests=1) as waiting:
-                wait_until(lambda: daemon.metric("wakeful_oldest_load_seconds") > 0, "a load waits for room")
+                wait_until(lambda: daemon.metric("wakeful_oldest_load_seconds") > 0 or waiting.statuses, "a load waits for room")
                 asked(daemon, "ident")
             assert waiting.statuses == {504: 2}, waiting.errors
             daemon.process.kill()
             daemon.process.wait()
 
 
+@pytest.mark.alone
 def test_a_stuck_victim_is_ended_and_the_newcomer_gets_its_room(files: Path, tmp_path: Path) -> None:
     """C24 and C29: its caller is told at its own deadline; from then on nobody waits for the run, and it does not last for ever."""
-    config = entries("m0", keys="min_residency_secs = 0\nrequest_timeout_ms = 700") + entries("m1", keys="min_residency_secs = 0")
+    config = entries("m0", keys="min_residency_secs = 0\nrequest_timeout_ms = 1500") + entries("m1", keys="min_residency_secs = 0")
     with serving(files, tmp_path, MB + 8, config) as daemon:
         known(daemon, ["m1", "m0"])
         for _ in range(12):  # now it is known how long its runs take
@@ -203,12 +211,13 @@ def test_a_stuck_victim_is_ended_and_the_newcomer_gets_its_room(files: Path, tmp
         with frozen(*stuck), Crowd(daemon, "m0", clients=1, requests=1) as cut_off:
             wait_until(lambda: daemon.metric("wakeful_queue_seconds_count", model="m0") > begun, "it runs")
             with Crowd(daemon, "m1", clients=2, requests=1) as waiting:
-                wait_until(lambda: daemon.metric("wakeful_oldest_load_seconds") > 0, "a load waits for room")
+                wait_until(lambda: daemon.metric("wakeful_oldest_load_seconds") > 0 or waiting.statuses, "a load waits for room")
         assert cut_off.statuses == {504: 1}, cut_off.errors
         assert waiting.statuses == {200: 2}, waiting.errors
         assert [(event["model"], event["figures"]["reason"]) for event in evictions(daemon, since)] == [("m0", "lru")]
+        loaded(daemon, "m0")
         asked(daemon, "m0")
-        assert all(calm(daemon, model) for model in ("m0", "m1"))
+        wait_until(lambda: all(calm(daemon, model) for model in ("m0", "m1")), "nothing is left over")
 
 
 def test_a_merged_run_out_of_memory_is_made_smaller_and_the_limit_is_learnt(files: Path, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_a_burst_starts_replicas_up_to_max_replicas_and_no_more(daemon: Daemon) 
     assert "as shipped" in loads[0]
     assert all("copied from a live replica" in text for text in loads[1:])
     assert daemon.metric("wakeful_scaling_steps_total", model="bounded", direction="up") == 3
-    assert calm(daemon, "bounded")
+    wait_until(lambda: calm(daemon, "bounded"), "nothing is left over")
 
 
 def test_work_that_waits_moves_to_the_new_replicas(daemon: Daemon) -> None:
@@ -148,8 +148,9 @@ def test_an_even_load_grows_once_and_keeps_what_it_has(daemon: Daemon) -> None:
 
 def test_a_step_down_in_the_middle_of_a_step_up_ends_those_that_start(daemon: Daemon) -> None:
     """C15: two threads, so that further replicas come from the nursery, which does not answer. The one that works loses nothing."""
-    assert daemon.infer("hesitant", "x", [1, 2, 3, 4], [1, 4])[0] == 200
-    before = set(daemon.children())
+    wait_until(lambda: ready(daemon, "floor") == 2, "those that are there from the start are there")
+    pid = daemon.wake("hesitant")
+    before = set(daemon.replicas())
     unload = threading.Thread(target=daemon.call, args=("POST", "/v2/repository/models/hesitant/unload"))
     with frozen(daemon.nursery()):
         with Crowd(daemon, "hesitant", clients=16, requests=1) as crowd:
@@ -159,8 +160,8 @@ def test_a_step_down_in_the_middle_of_a_step_up_ends_those_that_start(daemon: Da
         unload.join(60)
         gone = [event["figures"]["replica"] for event in daemon.events(model="hesitant") if event["kind"] == "unload"]
         assert gone == [1, 0]
-        assert calm(daemon, "hesitant")
-    wait_until(lambda: set(daemon.children()) < before, "no process is left of either")
+        wait_until(lambda: calm(daemon, "hesitant"), "nothing is left over")
+    wait_until(lambda: set(daemon.replicas()) <= before - {pid}, "no process is left of either")
     assert daemon.infer("hesitant", "x", [1, 2, 3, 4], [1, 4])[0] == 200
 
 
@@ -193,7 +194,7 @@ def test_other_ways_of_routing_lose_nothing(daemon: Daemon, model: str) -> None:
         pass
     assert_all_answered(crowd, 120)
     assert ready(daemon, model) == 3
-    assert calm(daemon, model)
+    wait_until(lambda: calm(daemon, model), "nothing is left over")
 
 
 def test_memory_ends_the_growth_and_requests_go_on(daemon: Daemon) -> None:
@@ -204,7 +205,7 @@ def test_memory_ends_the_growth_and_requests_go_on(daemon: Daemon) -> None:
     assert refusals
     assert all("over its memory_limit" in text and "going on with" in text for text in refusals)
     assert 1 <= ready(daemon, "narrow") < 8
-    assert calm(daemon, "narrow")
+    wait_until(lambda: calm(daemon, "narrow"), "nothing is left over")
 
 
 def test_the_ceiling_of_the_daemon_ends_the_growth_without_a_ceiling_of_the_model(files: Path, tmp_path: Path) -> None:

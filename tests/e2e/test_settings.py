@@ -78,9 +78,9 @@ def test_limits_of_heads_connections_and_patience(tmp_path: Path) -> None:
         with socket.create_connection((daemon.host, daemon.port), timeout=30) as slow:
             slow.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\ncontent-length: 10\r\n\r\n{")
             assert slow.recv(4096).startswith(b"HTTP/1.1 408 ")
+        wait_until(lambda: not daemon.connections(), "nobody is connected")
         with ExitStack() as stack:
             first, second, third = (stack.enter_context(socket.create_connection((daemon.host, daemon.port), timeout=30)) for _ in range(3))
-            third.sendall(b"GET /v2/health/live HTTP/1.1\r\n\r\n")
             answer = rest(third)
             assert answer.startswith(b"HTTP/1.1 503 ")
             assert b"max_connections" in answer

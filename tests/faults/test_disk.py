@@ -60,8 +60,8 @@ def test_a_full_disk_costs_the_copy_and_nothing_else(models: Path, tmp_path: Pat
         event = daemon.wait_event("prepare", "first", text="no prepared copy")
         assert "loading goes on as shipped" in event["text"]
         assert load_again(daemon, "first") == "as shipped"
+        since = daemon.wait_event("prepare", "first", text="no prepared copy", since=event["seq"])["seq"]
         ballast.unlink()
-        since = daemon.events()[-1]["seq"]
         assert load_again(daemon, "first") == "as shipped"
         daemon.wait_event("prepare", "first", text="copy of", since=since)
         assert load_again(daemon, "first") == "prepared copy"

@@ -236,8 +236,9 @@ def test_a_load_that_an_unload_overtakes_is_refused_and_a_later_one_wakes_the_mo
 
 def test_a_full_queue_is_told_at_once_while_the_model_loads(daemon: Daemon) -> None:
     """C23: what is over the limit need not wait for the load to be refused; what was accepted is answered."""
-    with Crowd(daemon, "limited", clients=40, requests=1) as crowd:
-        pass
+    with ExitStack() as crowds, frozen(daemon.nursery()):
+        crowd = crowds.enter_context(Crowd(daemon, "limited", clients=40, requests=1))
+        wait_until(lambda: crowd.statuses.total() >= 30, "those above the limit have been told")
     assert set(crowd.statuses) == {200, 429}
     assert crowd.answered >= 10
     assert all("10 requests waiting, its queue_limit" in error for error in crowd.errors)

@@ -51,8 +51,13 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield daemon
 
 
+def loaded(daemon: Daemon, model: str) -> None:
+    assert daemon.call("POST", f"/v2/repository/models/{model}/load")[0] == 200
+
+
 def learnt(daemon: Daemon, model: str) -> None:
-    """Wake a model and let the daemon see how long its runs take."""
+    """Wake a model, however long that takes, and let the daemon see how long its runs take."""
+    loaded(daemon, model)
     for number in range(12):
         assert daemon.infer(model, "x", [number, 1, 2, 3], [1, 4])[0] == 200
 
@@ -74,6 +79,7 @@ def test_its_callers_get_504_in_time_and_it_is_killed_and_replaced(daemon: Daemo
     assert event["figures"]["cause"] == "stuck"
     assert "nobody waits for it any more" in event["text"]
     wait_until(lambda: not alive(pid), "it is gone")
+    loaded(daemon, "alone")
     assert daemon.infer("alone", "x", [5, 1, 2, 3], [1, 4])[1]["outputs"][0]["data"] == [5, 1, 2, 3]
     assert daemon.metric("wakeful_restarts_total", model="alone", cause="stuck") == 1
     wait_until(lambda: calm(daemon, "alone"), "nothing is left over")
@@ -100,6 +106,7 @@ def test_one_that_does_not_hear_that_it_is_to_end_is_ended(daemon: Daemon) -> No
     freeze(pid)
     assert daemon.call("POST", "/v2/repository/models/alone/unload")[0] == 200
     wait_until(lambda: not alive(pid), "it is gone")
+    loaded(daemon, "alone")
     assert daemon.infer("alone", "x", [7, 1, 2, 3], [1, 4])[1]["outputs"][0]["data"] == [7, 1, 2, 3]
     assert daemon.metric("wakeful_resident_bytes", model="alone") > 0
     wait_until(lambda: calm(daemon, "alone"), "nothing is left over")
