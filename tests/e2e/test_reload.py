@@ -182,7 +182,7 @@ def test_it_stops_while_a_changed_model_finishes_its_work(reloading: Reloading) 
     daemon = reloading.daemon
     reloading.reload(configuration(first="", endless=""))
     with Crowd(daemon, "endless", clients=1):
-        wait_until(lambda: daemon.metric("wakeful_inflight", model="endless") > 0 or reloading.loads("endless"), "it runs")
+        wait_until(lambda: daemon.metric("wakeful_queue_seconds_count", model="endless") == 1, "it runs")
         reloading.config.write_text(configuration(first=""))
         daemon.process.send_signal(signal.SIGHUP)
         daemon.wait_event("config", "endless", text="removed")

@@ -10,7 +10,7 @@ import pytest
 from tests import onnx_models
 from tests.crowd import Crowd, calm
 from tests.daemon import Daemon, alive, freeze, running, wait_until
-from wakeful.memory import budget
+from tests.groups import child_group
 
 MODELS = """
 [defaults]
@@ -107,31 +107,25 @@ def test_one_that_crashes_is_replaced(daemon: Daemon) -> None:
 @pytest.fixture
 def full(daemon: Daemon) -> Iterator[Path]:
     """All processes of the daemon in a group that may have no further one. Skips where no such group can be made."""
-    own = budget._own_paths(budget.PROC).get("pids")
-    if own is None:
-        pytest.skip("no pids controller of cgroup v1 here")
-    parent = budget.CGROUPS / "pids" / own.lstrip("/")
-    group = parent / f"wakeful-test-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"no group can be made here: {error}")
-    pids = [daemon.process.pid, *daemon.children()]
-    try:
-        for pid in pids:
-            (group / "cgroup.procs").write_text(str(pid))
-        (group / "pids.max").write_text((group / "pids.current").read_text())
-        yield group
-    finally:
-        for line in (group / "cgroup.procs").read_text().split():
-            (parent / "cgroup.procs").write_text(line)
-        group.rmdir()
+    with child_group("pids") as group:
+        try:
+            for pid in (daemon.process.pid, *daemon.children()):
+                (group / "cgroup.procs").write_text(str(pid))
+            (group / "pids.max").write_text((group / "pids.current").read_text())
+            yield group
+        finally:
+            for line in (group / "cgroup.procs").read_text().split():
+                (group.parent / "cgroup.procs").write_text(line)
 
 
 def test_without_a_process_to_be_had_a_load_is_refused_with_the_reason(daemon: Daemon, full: Path) -> None:
     """And the same model is loaded as soon as there is one."""
+    (full / "pids.max").write_text("max")
     asleep(daemon, "quick")
-    (full / "pids.max").write_text((full / "pids.current").read_text())  # one has just gone
+    pid = daemon.wake("quick")
+    asleep(daemon, "quick")
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "it counts no more")
+    (full / "pids.max").write_text((full / "pids.current").read_text())
     status, body = daemon.infer("quick", "x", [1, 2, 3, 4], [1, 4])
     assert status == 503
     assert "there is no room for another process: Resource temporarily unavailable" in body["error"]

@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.soak.__main__ import soak
+
+pytestmark = pytest.mark.alone
 
 
 def test_nothing_is_lost_and_nobody_hurt(tmp_path: Path) -> None:
