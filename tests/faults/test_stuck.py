@@ -112,17 +112,32 @@ def test_one_that_does_not_hear_that_it_is_to_end_is_ended(daemon: Daemon) -> No
     wait_until(lambda: calm(daemon, "alone"), "nothing is left over")
 
 
+def caught_loading(daemon: Daemon) -> tuple[int, threading.Thread, list[tuple[int, Any]]]:
+    """A process that stands still in the middle of its load, who waits for it, and the answer to come. Where the load has been quicker than we,
+    there is another one."""
+    while True:
+        known = set(daemon.children())
+        answers: list[tuple[int, Any]] = []
+        caller = threading.Thread(target=lambda answers=answers: answers.append(daemon.infer("large", "x", [1, 2, 3, 4], [1, 4])))
+        caller.start()
+        wait_until(lambda known=known: set(daemon.children()) - known, "a process has begun to load")
+        loading = min(set(daemon.children()) - known)
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(loading)
+            enough = process.memory_info().rss + LARGE_MB * 1024**2 // 8
+            wait_until(lambda process=process, enough=enough: process.memory_info().rss > enough, "it reads its file")
+            freeze(loading)
+            if daemon.metric("wakeful_replicas", model="large", state="starting") == 1:
+                return loading, caller, answers
+            os.kill(loading, signal.SIGCONT)
+        caller.join(60)
+        assert daemon.call("POST", "/v2/repository/models/large/unload")[0] == 200
+        wait_until(lambda known=known: set(daemon.children()) <= known, "it is gone")
+
+
 def test_one_that_stands_still_while_it_loads_has_failed(daemon: Daemon) -> None:
     """Its callers are told at load_timeout_secs at the latest, it is ended, and the next try is another process's."""
-    known = set(daemon.children())
-    answers: list[tuple[int, Any]] = []
-    caller = threading.Thread(target=lambda: answers.append(daemon.infer("large", "x", [1, 2, 3, 4], [1, 4])))
-    caller.start()
-    wait_until(lambda: set(daemon.children()) - known, "a process has begun to load")
-    [loading] = set(daemon.children()) - known
-    before = psutil.Process(loading).memory_info().rss
-    wait_until(lambda: psutil.Process(loading).memory_info().rss > before + LARGE_MB * 1024**2 // 8, "it reads its file")
-    freeze(loading)
+    loading, caller, answers = caught_loading(daemon)
     caller.join(60)
     [(status, body)] = answers
     assert status == 503
