@@ -211,7 +211,8 @@ def test_scan_again(tmp_path: Path) -> None:
     assert scan(tmp_path, settings) == list(settings.models)
     (tmp_path / "a.onnx").rename(tmp_path / "c.onnx")
     assert [model.id for model in scan(tmp_path, settings)] == ["c"]
-    assert scan(tmp_path / "gone", settings) == []
+    with pytest.raises(FileNotFoundError):
+        scan(tmp_path / "gone", settings)
     (tmp_path / "C.onnx").touch()
     report: list[Problem] = []
     assert [model.id for model in scan(tmp_path, settings, {tmp_path / "c.onnx"}, report)] == ["c"]  # it is served under this id
