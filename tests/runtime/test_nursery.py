@@ -211,6 +211,21 @@ def test_it_is_started_again_after_it_was_killed_and_its_replicas_live_on(tmp_pa
     play(scene)
 
 
+def test_however_often_it_is_killed_no_descriptor_is_left() -> None:
+    """Its lifeline is let go as soon as none of its replicas is left."""
+
+    async def scene(kin: Nursery, witness: Witness) -> None:
+        await witness.hear("awake")
+        held = len(os.listdir("/proc/self/fd"))
+        for _ in range(4):
+            os.kill(kin.pid, signal.SIGKILL)
+            await witness.hear("lost")
+            await witness.hear("awake")
+        assert len(os.listdir("/proc/self/fd")) == held
+
+    play(scene)
+
+
 def test_without_a_nursery_the_channel_of_a_wanted_replica_ends() -> None:
     async def scene(kin: Nursery, witness: Witness) -> None:
         await witness.hear("awake")

@@ -46,7 +46,7 @@ class Observer(Protocol):
 
 
 class Nursery:
-    """One nursery process at a time. Descriptors of earlier ones' lifelines stay open as long as the daemon, since their replicas live on."""
+    """One nursery process at a time. Descriptors of earlier ones' lifelines stay open as long as their replicas live on."""
 
     def __init__(self, backend: str, observer: Observer, confinement: Confinement = CONFINED, hidden: Container[str] = ()) -> None:
         self.backend = backend
@@ -55,7 +55,8 @@ class Nursery:
         self.broken = ""
         """Why no replica can be forked at all; empty while the nursery works or is on its way."""
         self._observer = observer
-        self._lifelines: list[int] = []
+        self._lifelines: dict[int, int] = {}
+        """Process group to the end of its pipe that we hold."""
         self._failures = 0
         self._stopping = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -100,7 +101,7 @@ class Nursery:
                 start_new_session=True,
             )
             ours.pop_all()
-        self._lifelines.append(held)
+        self._lifelines[self._process.pid] = held
         self._read_output(output)
         self._channel = Channel(here, self._decode, self._told, self._lost)
         self._awake, self._stuck = False, ""
@@ -150,6 +151,17 @@ class Nursery:
         elif isinstance(message, Broken):
             self.broken = message.reason
 
+    def _let_go(self) -> None:
+        """Close the lifelines at which nobody hangs any more."""
+        for group, lifeline in list(self._lifelines.items()):
+            try:
+                os.killpg(group, 0)
+            except ProcessLookupError:
+                os.close(lifeline)
+                del self._lifelines[group]
+            except PermissionError:  # the number is somebody else's by now; a later look will tell
+                continue
+
     def _watch(self) -> None:
         """Begin to look whether the process gets on with what it has to do."""
         self._looks = 0
@@ -176,8 +188,7 @@ class Nursery:
         assert self._process is not None
         self._process.kill()  # a closed channel ends it anyway; this makes the wait short
         status = self._process.wait()
-        if not self._awake:  # it has no replicas that could need its lifeline
-            os.close(self._lifelines.pop())
+        self._let_go()
         if self._stopping:
             return
         reason = self.broken or self._stuck or fault or (f"killed by signal {-status}" if status < 0 else f"exit status {status}")
