@@ -3,7 +3,7 @@
 # make bench   the whole report, peers included (long); make bench BENCH='--only A,H --peers triton' for a part
 #              make bench-quick: the ratios that regressions show in, in minutes
 # make soak    load, faults and reloads for MINUTES, then tables; overload, thrash, generated, fuzz: other long runs (docs/reliability.md)
-# make audit   known weaknesses of the packages that constraints.txt pins
+# make audit   known vulnerabilities of the packages that constraints.txt pins
 # All set up .venv by themselves; PYTHON chooses the interpreter (3.11 or later).
 
 PYTHON ?= python3

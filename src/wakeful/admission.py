@@ -39,9 +39,10 @@ def _weigh(request: InferRequest, settings: ModelSettings, batcher: Batcher) -> 
     if not waiting and not batcher.busy:  # what is known may be wrong or old, and without a run nobody would ever see
         return
     wait, needed = batcher.prospect(request.rows)
-    if needed + wait * (1.0 / batcher.punctuality.share - 1.0) > left:  # the longer a wait, the more may come of it
+    careful = needed + wait * (1.0 / batcher.punctuality.share - 1.0)  # so much longer have such waits become
+    if careful > left:
         raise Overloaded(
-            f"model {settings.id} would need {needed:.3f} s for this request, and its deadline leaves {left:.3f} s",
+            f"model {settings.id} would need {careful:.3f} s for this request, and its deadline leaves {left:.3f} s",
             retry_after=needed, unstarted=True,
         )
     if target is not None and needed > target * batcher.allowance.share:

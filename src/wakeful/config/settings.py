@@ -162,7 +162,7 @@ class ApiKey:
     digest: bytes
     """SHA-256 of the key: the key itself is not kept."""
     name: str = ""
-    """Whose key it is, for the log."""
+    """Whose key it is, for people."""
 
 
 @dataclass(frozen=True, slots=True)

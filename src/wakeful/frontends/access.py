@@ -43,7 +43,6 @@ class Access:
 
     def __init__(self, settings: AuthSettings) -> None:
         self.open = not settings.enabled
-        self.protect_metrics = settings.protect_metrics
         self._keys = settings.keys
         self._jwt = settings.jwt
 

@@ -32,10 +32,12 @@ class Culprits:
 
     def add(self, request: InferRequest, reason: str) -> str:
         """Refuse this input from now on. Returns words that say so."""
-        self._until[_digest(request.inputs)] = monotonic() + SECONDS, reason
-        self._layouts.add(_layout(request.inputs))
-        if len(self._until) > MOST:
+        digest = _digest(request.inputs)
+        self._until.pop(digest, None)  # the oldest come first
+        if len(self._until) == MOST:
             del self._until[next(iter(self._until))]
+        self._until[digest] = monotonic() + SECONDS, reason
+        self._layouts.add(_layout(request.inputs))
         return f"; the same input is refused for {SECONDS:.0f} s"
 
     def check(self, request: InferRequest) -> None:
