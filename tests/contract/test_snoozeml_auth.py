@@ -107,4 +107,4 @@ def test_nothing_that_was_shown_is_logged(daemon: Daemon) -> None:
     """C51"""
     for secret in (READER, CALLER, BOSS, SECRET):
         assert secret not in daemon.log
-    assert "need one of 3 keys or a token; health is open" in daemon.log
+    assert "need one of 3 keys (read_only, inference, admin) or a token; health is open" in daemon.log

@@ -105,8 +105,8 @@ def exposure(sock: socket.socket, settings: Settings) -> list[Row]:
         plain = "" if settings.server.tls else "; what is sent can be read on the way, without tls_cert"
         rows.append(Row("listen", f"{where}{what}{plain}"))
     if settings.auth.enabled:
-        roles = Counter(key.role.name.lower() for key in settings.auth.keys)
-        ways = [f"{'a' if count == 1 else f'one of {count}'} key{'' if count == 1 else 's'} ({role})" for role, count in roles.items()]
+        count, roles = len(settings.auth.keys), ", ".join(role.name.lower() for role in sorted({key.role for key in settings.auth.keys}))
+        ways = [f"a key ({roles})" if count == 1 else f"one of {count} keys ({roles})"] if count else []
         ways += ["a token"] if settings.auth.jwt else []
         rows.append(Row("callers", f"need {' or '.join(ways)}; health is open"))
     return rows
