@@ -18,6 +18,7 @@ from wakeful.config.load import is_loopback
 from wakeful.config.problems import ConfigError, Problem
 from wakeful.config.settings import AuthSettings, ModelSettings, Role, Settings
 from wakeful.engine import Engine
+from wakeful.errors import WakefulError
 from wakeful.frontends.access import Access
 from wakeful.frontends.http.openapi import described
 from wakeful.frontends.http.routes import Router, table
@@ -98,7 +99,10 @@ class App:
 
     def _router(self, auth: AuthSettings) -> Router:
         routes = table(self.engine, self._spawn, Role.ADMIN if auth.protect_metrics else None)
-        return Router(described(routes, secured=auth.enabled), Access(auth))
+        return Router(described(routes, secured=auth.enabled), Access(auth), self._caller_refused)
+
+    def _caller_refused(self, error: WakefulError) -> None:
+        self.events.emit("refuse", "", f"a caller: {error.message}", code=error.code)
 
     def _make_model(self, settings: ModelSettings) -> Model:
         file = ModelFile(settings.path, settings.backend, library_of(settings.backend), self.knowledge, self.cache)

@@ -101,6 +101,8 @@ def test_a_stranger_is_told_before_the_body_is_waited_for(daemon: Daemon) -> Non
         answer = sock.recv(65536)
     assert answer.startswith(b"HTTP/1.1 401")
     assert b"www-authenticate: Bearer" in answer
+    event = next(line for line in daemon.log.splitlines() if "refuse" in line)
+    assert "a caller: " in event
 
 
 def test_nothing_that_was_shown_is_logged(daemon: Daemon) -> None:

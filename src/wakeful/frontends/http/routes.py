@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from wakeful.config.settings import Role
@@ -85,8 +85,10 @@ def _no_upload(*_: object) -> None:
 
 
 class Router:
-    def __init__(self, entries: list[Entry], access: Access = OPEN) -> None:
+    def __init__(self, entries: list[Entry], access: Access = OPEN, refused: Callable[[WakefulError], None] = lambda _: None) -> None:
+        """`refused` is told why a caller may not have what it asks for."""
         self._entries = [(entry, entry.pattern()) for entry in entries]
+        self._refused = refused
         self._access = access
 
     def find(self, method: str, path: str, headers: Mapping[str, str]) -> Route:
@@ -98,6 +100,7 @@ class Router:
         try:
             grant = self._access.check(_credentials(headers), needed)
         except WakefulError as error:
+            self._refused(error)
             return refusing(error, route.dialect, lasting=False)
         return route if grant.until == math.inf else route._replace(handler=_while_valid(route.handler, grant))
 
