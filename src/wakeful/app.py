@@ -14,7 +14,7 @@ from typing import Any
 
 from wakeful.clock import monotonic
 from wakeful.config.effective import bound_keys, differences, server_keys
-from wakeful.config.load import is_loopback
+from wakeful.config.load import is_exposed
 from wakeful.config.problems import ConfigError, Problem
 from wakeful.config.settings import AuthSettings, ModelSettings, Role, Settings
 from wakeful.engine import Engine
@@ -251,7 +251,7 @@ class App:
         if self._stop.is_set():
             return
         server = self.settings.server
-        if not (settings.auth.enabled or server.insecure or is_loopback(server.host)):
+        if is_exposed(server.host, settings.auth, insecure=server.insecure):
             text = f"nothing has changed: other machines reach {server.host}, where this daemon listens, and there would be no authentication"
             self.events.emit("config", "", text, code="not_reloaded")
             return

@@ -211,18 +211,21 @@ def _unknown_section(document: Document, key: str) -> Problem:
 
 def _check_exposure(document: Document, server: ServerTable, auth: AuthSettings, report: list[Problem]) -> None:
     """Whoever reaches the port may use the models, and put them to sleep: that must be wanted."""
-    if auth.enabled or server.insecure or is_loopback(server.host):
+    if not is_exposed(server.host, auth, insecure=server.insecure):
         return
     place = document.place(("server", "host")) if ("server", "host") in document else Place("option --host")
     hint = "add [[auth.api_keys]] or --api-key ROLE:KEY, or say --insecure where the network itself keeps strangers out"
     report.append(Problem("open", f"{server.host} is reached from other machines, and there is no authentication", place, "server.host", hint))
 
 
-def is_loopback(host: str) -> bool:
+def is_exposed(host: str, auth: AuthSettings, *, insecure: bool) -> bool:
+    """Would everybody who reaches this address get in, and nobody has said that this is meant?"""
+    if auth.enabled or insecure:
+        return False
     try:
-        return ip_address(host).is_loopback
+        return not ip_address(host).is_loopback
     except ValueError:  # a name
-        return host.lower() == "localhost"
+        return host.lower() != "localhost"
 
 
 def _check_certificate(document: Document, server: ServerTable, report: list[Problem]) -> None:

@@ -424,8 +424,7 @@ class Model:
     # ── batching ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def lane_idle(self, lane: Lane) -> None:
-        replica = lane.replica
-        assert isinstance(replica, Replica)
+        replica = _replica_of(lane)
         if replica.state is State.READY:
             self.group.touched(replica)
             self._around.supervisor.look()
@@ -435,14 +434,10 @@ class Model:
         self._around.supervisor.relieve(self.id)
 
     def lane_stuck(self, lane: Lane, seconds: float) -> None:
-        replica = lane.replica
-        assert isinstance(replica, Replica)
-        replica.condemn(Death("stuck", f"a run has lasted {show_seconds(seconds)} and nobody waits for it any more"))
+        _replica_of(lane).condemn(Death("stuck", f"a run has lasted {show_seconds(seconds)} and nobody waits for it any more"))
 
     def lane_broken(self, lane: Lane) -> None:
-        replica = lane.replica
-        assert isinstance(replica, Replica)
-        replica.condemn(Death("broken", "the model's process answered a run that it was not given"))
+        _replica_of(lane).condemn(Death("broken", "the model's process answered a run that it was not given"))
 
     def culprit_found(self, request: InferRequest, reason: str, *, crashed: bool) -> None:
         whole = parts.outermost(request)
@@ -509,3 +504,9 @@ class Model:
         for replica in self.group.replicas:
             states[replica.state] = states.get(replica.state, 0) + 1
         return Gauges(states, self.waiting, self._around.supervisor.resident_of(self.id))
+
+
+def _replica_of(lane: Lane) -> Replica:
+    """What runs a lane of ours: the batcher knows only that it runs."""
+    assert isinstance(lane.replica, Replica)
+    return lane.replica
