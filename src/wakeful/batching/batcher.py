@@ -151,16 +151,11 @@ class Batcher:
 
     def regroup(self, validate: Callable[[InferRequest], None]) -> None:
         """Look at everything that waits once more: a replica is ready, or more is known of the model. `validate` raises for what cannot run."""
-        for request in self.take():
-            if request.settled:
-                continue
-            try:
-                if not request.attempts and not request.deaths:  # others run alone, as they are
-                    validate(request)
-            except WakefulError as error:
-                self._refuse(request, error)
-            else:
-                self._place(request)
+        def check(request: InferRequest) -> None:
+            if not request.attempts and not request.deaths:  # others run alone, as they are
+                validate(request)
+
+        self._sift(check, self._place)
 
     def take(self) -> list[InferRequest]:
         """Everything that waits, for somebody else to serve or to refuse."""
@@ -187,13 +182,18 @@ class Batcher:
 
     def weed(self, check: Callable[[InferRequest], None]) -> None:
         """Refuse what waits and must not run; `check` raises for it."""
+        self._sift(check, self._enqueue)
+
+    def _sift(self, check: Callable[[InferRequest], None], keep: Callable[[InferRequest], None]) -> None:
         for request in self.take():
+            if request.settled:
+                continue
             try:
                 check(request)
             except WakefulError as error:
                 self._refuse(request, error)
             else:
-                self._enqueue(request)
+                keep(request)
 
     def fail_all(self, error: WakefulError) -> None:
         """Refuse everything that waits."""
