@@ -66,7 +66,7 @@ def test_a_model_without_descriptors_is_refused_and_loads_later(daemon: Daemon, 
 
 def test_a_nursery_that_cannot_be_started_is_started_later(daemon: Daemon) -> None:
     assert infer(daemon, "first") == 200
-    (nursery,) = (pid for pid, kind in daemon.children().items() if kind == "nursery")
+    nursery = daemon.nursery()
     with limited(daemon, 1):
         os.kill(nursery, signal.SIGKILL)
         daemon.wait_event("restart", text="could not be started")

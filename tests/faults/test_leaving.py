@@ -155,7 +155,7 @@ def test_time_is_up_when_it_is_up_and_not_when_the_run_before_ends(daemon: Daemo
 
 def test_who_leaves_during_the_load_costs_no_run_and_does_not_end_it(daemon: Daemon, replicas: dict[str, int]) -> None:
     """C06, before the model is there."""
-    [nursery] = [pid for pid, role in daemon.children().items() if role == "nursery"]
+    nursery = daemon.nursery()
     with frozen(nursery):
         callers = [send(daemon, question("asleep", number)) for number in range(20)]
         wait_until(lambda: waiting(daemon, "asleep") == 20, "all of them wait")

@@ -78,7 +78,7 @@ def test_a_dead_nursery_leaves_nobody_behind_either(directory: Path) -> None:
     """Its replicas are orphans when the daemon dies; the dead one's lifeline still holds them."""
     with running(directory, "--config", str(directory / "models.toml"), "--no-grpc") as daemon:
         pids = busy(daemon)
-        [nursery] = [pid for pid, role in daemon.children().items() if role == "nursery"]
+        nursery = daemon.nursery()
         os.kill(nursery, signal.SIGKILL)
         daemon.wait_event("restart", text="nursery")
         pids += list(daemon.children())

@@ -150,7 +150,7 @@ def trying_again(scene: Scene) -> None:
 def without_a_nursery(scene: Scene) -> None:
     """It stands still while somebody waits for a process of it."""
     scene.daemon.wait_event("refuse", "broken")  # so it is awake
-    [nursery] = [pid for pid, role in scene.daemon.children().items() if role == "nursery"]
+    nursery = scene.daemon.nursery()
     freeze(nursery)
     scene.ask("steady")
     wait_until(lambda: state(scene.daemon, "steady", "starting"), "it is asked for a process")
