@@ -227,12 +227,11 @@ def _resnet50() -> Any:
     del graph.node[:]
     graph.node.extend(kept)
     used = {name for node in kept for name in node.input}
-    for part, wanted in (
-        (graph.initializer, [tensor for tensor in graph.initializer if tensor.name in used]),
-        (graph.input, [value for value in graph.input if value.name in used and value.name not in constants]),
-    ):
-        del part[:]
-        part.extend(wanted)
+    tensors = [tensor for tensor in graph.initializer if tensor.name in used]
+    inputs = [value for value in graph.input if value.name in used and value.name not in constants]
+    del graph.initializer[:], graph.input[:]
+    graph.initializer.extend(tensors)
+    graph.input.extend(inputs)
     for value in (*graph.input, *graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "N"
     del graph.value_info[:]

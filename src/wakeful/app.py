@@ -8,12 +8,11 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import asdict, replace
-from functools import cache
-from importlib import metadata
 from typing import Any
 
 from wakeful.clock import monotonic
 from wakeful.config.effective import bound_keys, differences, server_keys
+from wakeful.config.kinds import library_of
 from wakeful.config.load import is_exposed
 from wakeful.config.problems import ConfigError, Problem
 from wakeful.config.settings import AuthSettings, ModelSettings, Role, Settings
@@ -53,7 +52,6 @@ LAST_SECONDS = 1.0
 """For the last answers to go out and the replicas to end."""
 POLL_SECONDS = 0.02
 """While stopping: how often the remaining work is counted."""
-DISTRIBUTIONS = {"onnx": ("onnxruntime", "onnxruntime-gpu")}
 
 
 class App:
@@ -296,14 +294,3 @@ async def _alone(coroutine: Coroutine[Any, Any, None]) -> None:
         await coroutine
     except Exception:
         log.exception("a task of the daemon has failed")
-
-
-@cache
-def library_of(backend: str) -> str:
-    """Name and version of a backend's library, without importing it. Looking it up takes a walk through the installed packages."""
-    for distribution in DISTRIBUTIONS[backend]:
-        try:
-            return f"{distribution} {metadata.version(distribution)}"
-        except metadata.PackageNotFoundError:
-            continue
-    return "missing"

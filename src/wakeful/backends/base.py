@@ -21,6 +21,22 @@ class LoadOptions:
     """Directory of the prepared copy; empty to open the file as it was shipped."""
 
 
+class Plain:
+    """A base for backends that open a file once and for all, run in the caller's thread on the CPU, and prepare nothing. They add `signature` and
+    `run`."""
+
+    device = "cpu"
+    forkable = True
+    prepared = False
+    draft = False
+
+    def improve(self) -> None:
+        """There is no draft."""
+
+    def settle(self) -> None:
+        """There is no draft."""
+
+
 class Backend(Protocol):
     """One open model.
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wakeful import __version__
-from wakeful.app import App, library_of
+from wakeful.app import App
+from wakeful.config.kinds import library_of
 from wakeful.config.models import DEMO_DIR
 from wakeful.config.settings import MemorySettings, ModelSettings, Settings
 from wakeful.frontends.http.server import url_of

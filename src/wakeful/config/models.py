@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wakeful.config.document import Document, near_names
+from wakeful.config.kinds import kind_of, models_in
 from wakeful.config.locate import KeyPath, dotted
 from wakeful.config.problems import Problem
 from wakeful.config.rules import broken_rules
@@ -32,7 +33,8 @@ def configured_models(
         model = _configured_model(document, index, entry, defaults, report)
         file = _find_file(document, index, entry, directories, home, report)
         if model is not None and file is not None:
-            models.append(model.settings(file))
+            found = kind_of(file)
+            models.append(model.settings(file, found.backend if found is not None else "onnx"))
     return models
 
 
@@ -53,11 +55,12 @@ def scan_directory(
     paths = {os.path.realpath(model.path) for model in taken}
     ids = {model.id.lower(): str(model.path) for model in taken}
     models = []
-    for file in sorted(_onnx_files(models_dir), key=lambda file: file not in served):
+    for found in sorted(models_in(models_dir), key=lambda found: found.path not in served):
+        file = found.path
         if os.path.realpath(file) in paths:
             continue
         try:
-            name = check_id(file.stem)
+            name = check_id(found.id)
         except ValueError as error:
             report.append(Problem("file", f"{file} is passed over: its name {error}", hint="name it in [[models]]", severity="warning"))
             continue
@@ -66,14 +69,14 @@ def scan_directory(
             report.append(Problem("duplicate-id", message, hint="name it in [[models]] with another id", severity="warning"))
             continue
         ids[name.lower()] = str(file)
-        models.append(replace(defaults, id=name, path=file, scanned=True))
+        models.append(replace(defaults, id=name, path=file, backend=found.backend, scanned=True))
     return models
 
 
 def demo_models(defaults: ModelSettings, taken: Iterable[ModelSettings]) -> list[ModelSettings]:
     """The models that come with the package; an id that is in use already goes before."""
     ids = {model.id.lower() for model in taken}
-    found = (replace(defaults, id=file.stem, path=file) for file in _onnx_files(DEMO_DIR))
+    found = (replace(defaults, id=found.id, path=found.path, backend=found.backend) for found in models_in(DEMO_DIR))
     return [model for model in found if model.id.lower() not in ids]
 
 
@@ -137,14 +140,6 @@ def _find_file(
     else:
         return file.absolute()
     return None
-
-
-def _onnx_files(directory: Path) -> list[Path]:
-    return [
-        entry.absolute()
-        for entry in sorted(directory.iterdir())
-        if entry.suffix == ".onnx" and not entry.name.startswith(".") and entry.is_file()
-    ]
 
 
 def expanded(path: str, home: Path) -> Path:

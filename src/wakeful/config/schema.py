@@ -247,17 +247,17 @@ class ModelTable(TuningTable):
     description: str | None = setting(None, "shown to people")
     memory_limit: SizeAboveZero | None = setting(None, "memory that all replicas of this model together may use", form="size")
 
-    def settings(self, path: Path, *, scanned: bool = False) -> ModelSettings:
+    def settings(self, path: Path, backend: str = "onnx") -> ModelSettings:
         return ModelSettings(
             id=self.id,
             path=path,
             description=self.description,
+            backend=backend,
             batching=self.batching_settings(),
             replicas=self.replica_settings(),
             life=self.life_settings(),
             admission=self.admission_settings(),
             runtime=BackendSettings(self.device, self.threads, self.prepare, self.memory_limit),
-            scanned=scanned,
         )
 
 

@@ -10,6 +10,7 @@ from wakeful.batching import parts
 from wakeful.batching.batcher import Batcher
 from wakeful.batching.lane import Lane
 from wakeful.clock import monotonic
+from wakeful.config.kinds import KINDS
 from wakeful.config.settings import ModelSettings
 from wakeful.errors import ExecutionFailed, OutOfMemory, Unavailable, WakefulError
 from wakeful.inference import InferRequest
@@ -312,7 +313,7 @@ class Model:
                 self._probing.start(replica, self.file.identity)
             elif not self.interface.merges and self.interface.verdict != self._told:
                 self._tell_batching()
-            if not message.prepared and self.settings.runtime.prepare == "auto":
+            if not message.prepared and self.settings.runtime.prepare == "auto" and KINDS[self.settings.backend].prepares:
                 self._around.wish_prepared(self)
         self._tell_awake()
         self._leave_when_served()
