@@ -218,6 +218,22 @@ def masked(path: Path) -> Path:
     return write(path, graph)
 
 
+def measured(path: Path, datatype: str, mask: str = "INT64") -> Path:
+    """x [N,L] of any Open Inference datatype, mask [N,L] -> y as x; width INT64 [N], the length of the run; real INT64 [N], the sum of the mask."""
+    graph = f"""measured ({ELEMENT_TYPES[datatype]}[N,L] x, {ELEMENT_TYPES[mask]}[N,L] mask)
+            => ({ELEMENT_TYPES[datatype]}[N,L] y, int64[N] width, int64[N] real)
+        <int64[1] last = {{1}}, int64[1] one = {{1}}>
+        {{
+            y = Identity(x)
+            shape = Shape(x)
+            ones = Expand(one, shape)
+            width = ReduceSum<keepdims = 0>(ones, last)
+            count = Cast<to = 7>(mask)
+            real = ReduceSum<keepdims = 0>(count, last)
+        }}"""
+    return write(path, graph)
+
+
 def heavy(path: Path, mb: int, *, external: bool = False) -> Path:
     """x FP32 [N,512] -> y FP32 [N,512] through `mb` layers of 1 MiB of weights each; `external` puts these into `<path>.data`."""
     width = 512

@@ -20,8 +20,11 @@ TOKENS = TensorSpec("tokens", "FP32", ("N", "L", 2))
 POOLED = TensorSpec("pooled", "FP32", ("N", 8))
 
 
-def padder(*, value: float = 0, mask: str | None = "mask", inputs: Sequence[TensorSpec] = (IDS, MASK), outputs: Sequence[TensorSpec] = ()) -> Padder:
-    return Padder(Padding(1, value, mask), Signature(tuple(inputs), tuple(outputs)))
+def padder(
+    *, value: float = 0, mask: str | None = "mask", buckets: tuple[int, ...] = (), inputs: Sequence[TensorSpec] = (IDS, MASK),
+    outputs: Sequence[TensorSpec] = (),
+) -> Padder:
+    return Padder(Padding(1, value, mask, buckets), Signature(tuple(inputs), tuple(outputs)))
 
 
 def ids(*rows: Sequence[int]) -> Tensor:
@@ -31,6 +34,14 @@ def ids(*rows: Sequence[int]) -> Tensor:
 
 def request(*inputs: Tensor) -> InferRequest:
     return Asked("m", inputs, 0.0, rows=inputs[0].shape[0], group="g")
+
+
+def filled(pad: Padder, *requests: InferRequest) -> list[Sequence[Tensor]]:
+    return pad.fill(requests, pad.common_length(requests))
+
+
+def cut(pad: Padder, requests: Sequence[InferRequest], answers: Sequence[list[Tensor]]) -> list[list[Tensor]]:
+    return pad.cut(requests, answers, pad.common_length(requests))
 
 
 def numbers(tensor: Tensor, kind: str = "<i8") -> list[object]:
@@ -43,16 +54,16 @@ def numbers(tensor: Tensor, kind: str = "<i8") -> list[object]:
 
 def test_shorter_inputs_are_filled_up_to_the_longest() -> None:
     short, long = request(ids([1, 2])), request(ids([3, 4, 5], [6, 7, 8]))
-    filled = padder(value=9).fill([short, long])
-    assert numbers(filled[0][0]) == [[1, 2, 9]]
-    assert filled[1] is long.inputs
+    first, second = filled(padder(value=9), short, long)
+    assert numbers(first[0]) == [[1, 2, 9]]
+    assert second is long.inputs
 
 
 def test_a_missing_mask_is_made_of_ones_and_filled_up_with_zeros() -> None:
     pad = padder(value=9)
     short = request(*pad.with_mask([ids([1, 2])]))
     assert short.inputs[1][:3] == ("mask", "INT64", (1, 2))
-    _, mask = pad.fill([short, request(*pad.with_mask([ids([1, 2, 3, 4])]))])[0]
+    _, mask = filled(pad, short, request(*pad.with_mask([ids([1, 2, 3, 4])])))[0]
     assert numbers(mask) == [[1, 1, 0, 0]]
 
 
@@ -60,7 +71,7 @@ def test_a_mask_that_was_sent_is_kept() -> None:
     given = [ids([1, 2]), ids([1, 0])._replace(name="mask")]
     pad = padder()
     assert pad.with_mask(given) is given
-    _, mask = pad.fill([request(*given), request(*pad.with_mask([ids([1, 2, 3])]))])[0]
+    _, mask = filled(pad, request(*given), request(*pad.with_mask([ids([1, 2, 3])])))[0]
     assert numbers(mask) == [[1, 0, 0]]
 
 
@@ -93,20 +104,36 @@ def test_texts_are_filled_up_with_empty_ones() -> None:
     texts = TensorSpec("x", "BYTES", ("N", "L"))
     short = request(Tensor("x", "BYTES", (1, 1), encode_strings([b"a"])))
     long = request(Tensor("x", "BYTES", (1, 3), encode_strings([b"", b"bc", b"d"])))
-    (filled,) = padder(inputs=[texts]).fill([short, long])[0]
-    assert (filled.shape, filled.data) == ((1, 3), encode_strings([b"a", b"", b""]))
+    (tensor,) = filled(padder(inputs=[texts]), short, long)[0]
+    assert (tensor.shape, tensor.data) == ((1, 3), encode_strings([b"a", b"", b""]))
 
 
 def test_empty_inputs_are_filled_up_too() -> None:
     empty = request(Tensor("ids", "INT64", (1, 0), b""))
-    assert numbers(padder(value=7).fill([empty, request(ids([1, 2]))])[0][0]) == [[7, 7]]
+    assert numbers(filled(padder(value=7), empty, request(ids([1, 2])))[0][0]) == [[7, 7]]
 
 
 def test_bf16_is_filled_with_the_same_number() -> None:
     short = request(Tensor("x", "BF16", (1, 1), b"\x80\x3f"))
     long = request(Tensor("x", "BF16", (1, 2), b"\x80\x3f" * 2))
-    (filled,) = padder(value=-2.0, inputs=[TensorSpec("x", "BF16", ("N", "L"))]).fill([short, long])[0]
-    assert filled.data == b"\x80\x3f\x00\xc0"
+    (tensor,) = filled(padder(value=-2.0, inputs=[TensorSpec("x", "BF16", ("N", "L"))]), short, long)[0]
+    assert tensor.data == b"\x80\x3f\x00\xc0"
+
+
+@pytest.mark.parametrize(("lengths", "common"), [([3], 4), ([4], 4), ([1, 5], 8), ([8], 8), ([9], 9), ([2, 11], 11)])
+def test_with_buckets_all_are_filled_up_to_the_next_one(lengths: list[int], common: int) -> None:
+    pad = padder(buckets=(4, 8), outputs=[TOKENS])
+    requests = [request(ids([7] * length)) for length in lengths]
+    assert pad.common_length(requests) == common
+    assert [numbers(inputs[0]) for inputs in filled(pad, *requests)] == [[[7] * length + [0] * (common - length)] for length in lengths]
+
+
+def test_a_request_whose_inputs_disagree_in_length_stays_as_it_is() -> None:
+    odd = request(ids([1, 2]), ids([1, 1, 1])._replace(name="mask"))
+    pad = padder(buckets=(4,), outputs=[TOKENS])
+    assert filled(pad, odd) == [odd.inputs]
+    answer = [output(TOKENS, 1, 2, 2)]
+    assert cut(pad, [odd], [answer]) == [answer]
 
 
 # ── which requests ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -163,7 +190,7 @@ def output(spec: TensorSpec, *shape: int) -> Tensor:
 def test_outputs_are_cut_along_the_named_dimension_only() -> None:
     pad = padder(outputs=[TOKENS, POOLED])
     requests = [request(ids([1, 2])), request(ids([1, 2, 3]))]
-    answers = pad.cut(requests, [[output(TOKENS, 1, 3, 2), output(POOLED, 1, 8)]] * 2)
+    answers = cut(pad, requests, [[output(TOKENS, 1, 3, 2), output(POOLED, 1, 8)]] * 2)
     assert [[tensor.shape for tensor in answer] for answer in answers] == [[(1, 2, 2), (1, 8)], [(1, 3, 2), (1, 8)]]
     assert numbers(answers[0][0], "<f4") == [[[0, 1], [2, 3]]]
 
@@ -171,21 +198,21 @@ def test_outputs_are_cut_along_the_named_dimension_only() -> None:
 def test_an_output_may_have_the_dimension_twice() -> None:
     attention = TensorSpec("a", "FP32", ("N", 1, "L", "L"))
     pad = padder(outputs=[attention])
-    (short,), _ = pad.cut([request(ids([1, 2])), request(ids([1, 2, 3]))], [[output(attention, 1, 1, 3, 3)]] * 2)
+    (short,), _ = cut(pad, [request(ids([1, 2])), request(ids([1, 2, 3]))], [[output(attention, 1, 1, 3, 3)]] * 2)
     assert numbers(short, "<f4") == [[[[0, 1], [3, 4]]]]
 
 
 def test_texts_are_cut_too() -> None:
     names = TensorSpec("t", "BYTES", ("N", "L"))
     tensor = Tensor("t", "BYTES", (1, 3), encode_strings([b"a", b"", b"ccc"]))
-    (short,), _ = padder(outputs=[names]).cut([request(ids([1, 2])), request(ids([1, 2, 3]))], [[tensor]] * 2)
+    (short,), _ = cut(padder(outputs=[names]), [request(ids([1, 2])), request(ids([1, 2, 3]))], [[tensor]] * 2)
     assert (short.shape, short.data) == ((1, 2), encode_strings([b"a", b""]))
 
 
 def test_equal_lengths_need_no_cut() -> None:
     unnamed = TensorSpec("y", "FP32", ("N", None))
     answer = [output(unnamed, 1, 2)]
-    assert padder(outputs=[unnamed]).cut([request(ids([1, 2]))] * 2, [answer, answer]) == [answer, answer]
+    assert cut(padder(outputs=[unnamed]), [request(ids([1, 2]))] * 2, [answer, answer]) == [answer, answer]
 
 
 def lone(pad: Padder, length: int, *shape: int) -> None:
@@ -205,7 +232,7 @@ def test_an_unnamed_dimension_is_not_cut_by_guess(runs: list[tuple[int, ...]]) -
     for length, *shape in runs:
         lone(pad, length, *shape)
     with pytest.raises(ExecutionFailed, match="output y"):
-        pad.cut([request(ids([1])), request(ids([1, 2, 3]))], [[output(unnamed, 1, 3)]] * 2)
+        cut(pad, [request(ids([1])), request(ids([1, 2, 3]))], [[output(unnamed, 1, 3)]] * 2)
 
 
 @pytest.mark.parametrize(("runs", "size"), [([(2, 1, 2), (5, 1, 5)], 1), ([(3, 1, 3), (5, 1, 3)], 3)])
@@ -214,14 +241,31 @@ def test_two_lone_runs_tell_whether_an_unnamed_dimension_follows(runs: list[tupl
     pad = padder(outputs=[unnamed])
     for length, *shape in runs:
         lone(pad, length, *shape)
-    answers = pad.cut([request(ids([1])), request(ids([1, 2, 3]))], [[output(unnamed, 1, 3)]] * 2)
+    answers = cut(pad, [request(ids([1])), request(ids([1, 2, 3]))], [[output(unnamed, 1, 3)]] * 2)
     assert [answer[0].shape for answer in answers] == [(1, size), (1, 3)]
 
 
 def test_a_declared_dimension_of_another_size_is_not_cut() -> None:
     pad = padder(outputs=[TOKENS])
     with pytest.raises(ExecutionFailed, match="tokens"):
-        pad.cut([request(ids([1])), request(ids([1, 2, 3]))], [[output(TOKENS, 1, 2, 2)]] * 2)
+        cut(pad, [request(ids([1])), request(ids([1, 2, 3]))], [[output(TOKENS, 1, 2, 2)]] * 2)
+
+
+def test_what_was_filled_up_to_a_bucket_is_cut_back() -> None:
+    pad = padder(buckets=(4,), outputs=[TOKENS, POOLED])
+    ((tokens, pooled),) = cut(pad, [request(ids([1, 2]))], [[output(TOKENS, 1, 4, 2), output(POOLED, 1, 8)]])
+    assert numbers(tokens, "<f4") == [[[0, 1], [2, 3]]]
+    assert pooled.shape == (1, 8)
+
+
+def test_lone_runs_that_are_to_tell_what_follows_the_length_are_not_filled_up() -> None:
+    pad = padder(buckets=(4,), outputs=[TensorSpec("y", "FP32", ("N", None))])
+    asked = [request(ids([1, 2]))]
+    assert pad.common_length(asked) == 2
+    assert pad.common_length(asked * 2) == 4
+    lone(pad, 2, 1, 2)
+    lone(pad, 3, 1, 3)
+    assert pad.common_length(asked) == 4
 
 
 # ── through the batcher ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -250,3 +294,14 @@ async def test_where_the_names_do_not_tell_the_first_run_one_by_one(stage: Stage
         await stage.serve()
         assert [numbers(request.outputs_told[0]) for request in asked] == [[[1, 2]], [[3, 4, 5]]]
     assert replica.shapes == [(2, 3), (1, 2), (1, 3), (2, 3)]
+
+
+@staged(max_rows=2)
+async def test_with_buckets_the_model_sees_few_shapes(stage: Stage) -> None:
+    stage.batcher.padder = padder(buckets=(4, 8), outputs=[IDS])
+    replica = stage.replica()
+    for given in ([[1, 2], [3, 4, 5]], [[9], [8]], [[1] * 7, [2]], [[2] * 9, [3]]):
+        asked = [ask(stage, row) for row in given]
+        await stage.serve()
+        assert [numbers(request.outputs_told[0]) for request in asked] == [[row] for row in given]
+    assert replica.shapes == [(2, 4), (2, 4), (2, 8), (2, 9)]

@@ -64,6 +64,8 @@ CASES = [
     (ENTRY + 'memory_limit = "80%"', "wrong-value", 4, 1, None),
     ("[defaults]\nthreads = 0", "wrong-value", 2, 1, None),
     ("[defaults]\npad = { axis = 0 }", "out-of-range", 2, 9, None),
+    ("[defaults]\npad = { axis = 1, buckets = [8, 4] }", "wrong-value", 2, 19, None),
+    ("[defaults]\npad = { axis = 1, buckets = [0] }", "out-of-range", 2, 30, None),
     ("[defaults]\npad = { axis = 1, valu = 2 }", "unknown-key", 2, 19, "did you mean `value`?"),
     ("[defaults]\nmax_delay_ms = 1\nmax_batch_delay_ms = 1", "conflict", 2, 1, None),
     ("[defaults]\nmin_replicas = 4\nmax_replicas = 2", "conflict", 3, 1, None),

@@ -25,7 +25,7 @@ TUNING: dict[str, tuple[str, object, Reading]] = {
     "batch_policy": ('"timer"', "timer", lambda model: model.batching.policy),
     "batching": ('"off"', "off", lambda model: model.batching.merge),
     "target_p99_ms": ("50", 0.05, lambda model: model.batching.target_p99),
-    "pad": ('{ axis = 1, value = 2, mask = "m" }', Padding(1, 2, "m"), lambda model: model.batching.pad),
+    "pad": ('{ axis = 1, value = 2, mask = "m", buckets = [4, 16] }', Padding(1, 2, "m", (4, 16)), lambda model: model.batching.pad),
     "routing_strategy": ('"round_robin"', "round-robin", lambda model: model.replicas.routing),
     "autoscale_queue_threshold": ("3", 3, lambda model: model.replicas.queue_threshold),
     "max_replicas": ("4", 4, lambda model: model.replicas.max_replicas),

@@ -314,7 +314,10 @@ class Batcher:
                 request.whole.submit_next()
         slot = lane.free.pop()
         try:
-            members = [request.inputs for request in requests] if self.padder is None else self.padder.fill(requests)
+            members, common = [request.inputs for request in requests], None
+            if self.padder is not None:
+                common = self.padder.common_length(requests)
+                members = self.padder.fill(requests, common)
             inputs, end = collate.collate(members, rows, lane.replica.slots[slot])
         except Exception as error:
             log.exception("a batch could not be collated")
@@ -322,7 +325,7 @@ class Batcher:
             self._retries.alone(requests, ExecutionFailed(f"the batch could not be put together: {error}"))
             return
         self._runs += 1
-        batch = Batch(requests, rows, slot)
+        batch = Batch(requests, rows, slot, common)
         if not lane.running:
             lane.since = now
         lane.running.append((self._runs, batch))
@@ -395,11 +398,11 @@ class Batcher:
         if len(requests) == 1:
             if self.padder is not None:
                 self.padder.learn(requests[0], message.outputs)
-            self._answer(requests[0], collate.whole(message.outputs, view), message.seconds)
-            return
-        answers = collate.cut(message.outputs, [request.rows for request in requests], view)
+            answers = [collate.whole(message.outputs, view)]
+        else:
+            answers = collate.cut(message.outputs, [request.rows for request in requests], view)
         if self.padder is not None:
-            answers = self.padder.cut(requests, answers)
+            answers = self.padder.cut(requests, answers, batch.common)
         for request, outputs in zip(requests, answers, strict=True):
             self._answer(request, outputs, message.seconds)
 

@@ -23,12 +23,14 @@ class Runner(Protocol):
 class Batch:
     """One run: its requests, and where it lies."""
 
-    __slots__ = ("requests", "rows", "slot")
+    __slots__ = ("common", "requests", "rows", "slot")
 
-    def __init__(self, requests: list[InferRequest], rows: int, slot: int) -> None:
+    def __init__(self, requests: list[InferRequest], rows: int, slot: int, common: int | None = None) -> None:
         self.requests = requests
         self.rows = rows
         self.slot = slot
+        self.common = common
+        """Length to which its inputs were filled up, where they are."""
 
     @property
     def forsaken(self) -> bool:

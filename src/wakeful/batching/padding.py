@@ -1,4 +1,5 @@
 """Optional padding: requests whose inputs differ in length along one axis share a run. The shorter ones are filled up, and what they get is cut back.
+With buckets, all are filled up, to one of a few lengths.
 
 Only asked for where `pad` is configured. Whether filled-up elements leave a model's answers alone is for whoever sets it to know; that the cuts are
 right is seen to here.
@@ -29,6 +30,7 @@ class Padder:
 
     def __init__(self, padding: Padding, signature: Signature) -> None:
         self._axis = padding.axis
+        self._buckets = padding.buckets
         self._specs = {spec.name: spec for spec in signature.inputs}
         self._mask = self._specs.get(padding.mask) if padding.mask is not None else None
         free = [spec for spec in signature.inputs if len(spec.shape) > padding.axis and not isinstance(spec.shape[padding.axis], int)]
@@ -78,47 +80,58 @@ class Padder:
         fits = len(shape) == len(found) and element_count(shape) <= max(element_count(tensor.shape) for tensor in inputs)
         return shape if fits else None
 
-    def fill(self, requests: Sequence[InferRequest]) -> list[Sequence[Tensor]]:
-        """The inputs of a batch, all as long as the longest."""
-        lengths = self._lengths(requests)
-        longest = max(lengths)
+    def common_length(self, requests: Sequence[InferRequest]) -> int | None:
+        """How long the inputs of a batch are to be: as the longest of them, or its bucket. None: they stay as they are.
+
+        While it is not known how an output is cut, a lone request is not filled up: it is the one that tells.
+        """
+        longest = max(self._lengths(requests), default=None)
+        if longest is None or not self._buckets or (len(requests) == 1 and None in self._cuts.values()):
+            return longest
+        return next((bucket for bucket in self._buckets if bucket >= longest), longest)
+
+    def fill(self, requests: Sequence[InferRequest], common: int | None) -> list[Sequence[Tensor]]:
+        """The inputs of a batch, all of the length that `common_length` has told."""
+        if common is None:
+            return [request.inputs for request in requests]
         return [
-            request.inputs if length == longest else [self._filled(tensor, longest) for tensor in request.inputs]
-            for request, length in zip(requests, lengths, strict=True)
+            request.inputs if length == common else [self._filled(tensor, common) for tensor in request.inputs]
+            for request, length in zip(requests, self._lengths(requests), strict=True)
         ]
 
     def _lengths(self, requests: Sequence[InferRequest]) -> list[int]:
-        return [self.length((tensor.name, tensor.shape) for tensor in request.inputs) or 0 for request in requests]
+        """Of all, or of none: the members of a batch are alike in that."""
+        lengths = [self.length((tensor.name, tensor.shape) for tensor in request.inputs) for request in requests]
+        return [length for length in lengths if length is not None]
 
-    def _filled(self, tensor: Tensor, longest: int) -> Tensor:
+    def _filled(self, tensor: Tensor, common: int) -> Tensor:
         fill = self._fills.get(tensor.name)
         if fill is None:
             return tensor
         name, datatype, shape, _ = tensor
-        full = np.full((*shape[: self._axis], longest, *shape[self._axis + 1 :]), fill)
+        full = np.full((*shape[: self._axis], common, *shape[self._axis + 1 :]), fill)
         full[(slice(None),) * self._axis + (slice(shape[self._axis]),)] = _array(tensor)
         return _tensor(name, datatype, full)
 
     # ── after it ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def cut(self, requests: Sequence[InferRequest], answers: Sequence[list[Tensor]]) -> list[list[Tensor]]:
-        """Each caller's outputs without what was filled up.
+    def cut(self, requests: Sequence[InferRequest], answers: Sequence[list[Tensor]], common: int | None) -> list[list[Tensor]]:
+        """Each caller's outputs without what was filled up to the length `common`.
 
         Raises ExecutionFailed where an output's axes are not known, or are not as long as the batch: a guess would give wrong answers.
         """
         lengths = self._lengths(requests)
-        longest = max(lengths)
-        if min(lengths) == longest:
+        if common is None or min(lengths) == common:
             return list(answers)
-        return [[self._shortened(tensor, length, longest) for tensor in answer] for length, answer in zip(lengths, answers, strict=True)]
+        return [[self._shortened(tensor, length, common) for tensor in answer] for length, answer in zip(lengths, answers, strict=True)]
 
-    def _shortened(self, tensor: Tensor, length: int, longest: int) -> Tensor:
+    def _shortened(self, tensor: Tensor, length: int, common: int) -> Tensor:
         axes = self._cuts[tensor.name]
         if axes is None:
             raise ExecutionFailed(f"it is not known yet whether output {tensor.name} has the padded axis")
-        if any(tensor.shape[axis] != longest for axis in axes):
-            raise ExecutionFailed(f"output {tensor.name} has shape {list(tensor.shape)} for a padded length of {longest}, so it cannot be cut back")
-        if not axes or length == longest:
+        if any(tensor.shape[axis] != common for axis in axes):
+            raise ExecutionFailed(f"output {tensor.name} has shape {list(tensor.shape)} for a padded length of {common}, so it cannot be cut back")
+        if not axes or length == common:
             return tensor
         kept = tuple(slice(length) if axis in axes else slice(None) for axis in range(len(tensor.shape)))
         return _tensor(tensor.name, tensor.datatype, _array(tensor)[kept])

@@ -74,7 +74,8 @@ def _table(title: str, values: Mapping[str, Any]) -> str:
 def _written(value: Any) -> str:
     if isinstance(value, Padding):
         mask = "" if value.mask is None else f", mask = {_written(value.mask)}"
-        return f"{{ axis = {value.axis}, value = {float(value.value)}{mask} }}"
+        buckets = "" if not value.buckets else f", buckets = {list(value.buckets)}"
+        return f"{{ axis = {value.axis}, value = {float(value.value)}{mask}{buckets} }}"
     return json.dumps(value, ensure_ascii=False)  # which writes texts, numbers and truth values as TOML does
 
 

@@ -31,7 +31,7 @@ path = "embedder.onnx"
 max_batch_size = 64              # instead of the default
 max_replicas = 4                 # a burst may start up to four
 target_p99_ms = 50
-pad = { axis = 1, value = 0, mask = "attention_mask" }
+pad = { axis = 1, value = 0, mask = "attention_mask", buckets = [32, 128] }
 """
 
 _INTRODUCTION = f"""\
@@ -152,7 +152,7 @@ def shown_default(key: str, field: FieldInfo) -> str:
         return '`"auto"`'
     if isinstance(default, Role):
         return f"`{default.name.lower()}`"
-    if default == "":
+    if default in ("", []):
         return "-"
     extra: Any = field.json_schema_extra
     if extra["form"] == "size":

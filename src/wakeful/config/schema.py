@@ -101,6 +101,12 @@ def _parse_threads(value: object) -> int:
     return count
 
 
+def _ascending(lengths: list[int]) -> list[int]:
+    if sorted(set(lengths)) != lengths:
+        raise ValueError("must ascend")
+    return lengths
+
+
 def _off_is_none(value: object) -> object:
     return None if value is False or value in ("false", "off") else value
 
@@ -136,6 +142,7 @@ SizeAboveZero = Annotated[int, BeforeValidator(parse_size), AfterValidator(_abov
 HeadSize = Annotated[int, BeforeValidator(parse_size), AfterValidator(_of_a_head)]
 ProcessMemory = Annotated[int, BeforeValidator(parse_size), AfterValidator(_of_a_process)]
 Limit = Annotated[int | float, BeforeValidator(parse_limit)]
+Lengths = Annotated[list[Annotated[int, Field(ge=1, le=2**31)]], AfterValidator(_ascending)]
 Threads = Annotated[int, BeforeValidator(_parse_threads)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 ModelId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(check_id)]
@@ -165,11 +172,15 @@ class Table(BaseModel):
 
 
 class PadTable(Table):
-    """pad = { axis = 1, value = 0, mask = "attention_mask" }"""
+    """pad = { axis = 1, value = 0, mask = "attention_mask", buckets = [32, 128] }"""
 
     axis: int = setting(..., "the axis that is filled up; axis 0 is the batch", ge=1, le=32)
     value: float = setting(0.0, "what it is filled with")
     mask: Text | None = setting(None, "input that tells real elements (1) from filled ones (0)")
+    buckets: Lengths = setting([], "every run is filled up to the next of these lengths; what is longer stays as it is", form="lengths, ascending")
+
+    def padding(self) -> Padding:
+        return Padding(self.axis, self.value, self.mask, tuple(self.buckets))
 
 
 class TuningTable(Table):
@@ -183,7 +194,7 @@ class TuningTable(Table):
     batch_policy: Literal["adaptive", "timer"] = setting("adaptive", "`adaptive` leaves earlier where waiting does not pay; `timer` never does")
     batching: Literal["auto", "on", "off"] = setting("auto", "`auto` merges requests where the model is proven to allow it")
     target_p99_ms: float | None = setting(None, "latency that 99 % of requests should stay under", unit="ms", gt=0, le=3_600_000)
-    pad: PadTable | None = setting(None, "lets requests of unequal length merge by filling them up", form="`{axis, value, mask}`")
+    pad: PadTable | None = setting(None, "lets requests of unequal length merge by filling them up", form="`{axis, value, mask, buckets}`")
 
     routing_strategy: Literal["least-queue", "round-robin", "random", "least_queue", "round_robin"] = setting(
         "least-queue", "which replica gets a request", form="`least-queue`, `round-robin` or `random`",
@@ -208,7 +219,7 @@ class TuningTable(Table):
     prepare: Literal["auto", "off"] = setting("auto", "keep an optimised copy that loads faster")
 
     def batching_settings(self) -> BatchingSettings:
-        pad = None if self.pad is None else Padding(self.pad.axis, self.pad.value, self.pad.mask)
+        pad = None if self.pad is None else self.pad.padding()
         target = None if self.target_p99_ms is None else self.target_p99_ms / 1000
         return BatchingSettings(self.batch_policy, self.batching, self.max_batch_size, self.max_batch_delay_ms / 1000, target, pad)
 

@@ -14,11 +14,13 @@ from wakeful.config.problems import Problem
 @dataclass(frozen=True, slots=True)
 class Padding:
     """How requests of unequal length may merge: `axis` of every input that has it is filled up with `value`; `mask` names the input that tells
-    real elements (1) from filled ones (0), if the model has one."""
+    real elements (1) from filled ones (0), if the model has one. With `buckets`, lengths in ascending order, every run is filled up to the next of
+    them, so that the model sees few shapes; what is longer than the last stays as it is."""
 
     axis: int
     value: float = 0
     mask: str | None = None
+    buckets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def unknown_key(key: str, table: type[Table] | None, title: str, place: Place, f
 
 def _explain(detail: ErrorDetails, table: type[Table], title: str, base: KeyPath, place: Callable[[KeyPath], Place]) -> Problem:
     path: KeyPath = detail["loc"]
-    key = str(path[-1]) if path else ""
+    key = next((part for part in reversed(path) if isinstance(part, str)), "")
     if len(path) > 1 and path[0] == "pad":
         table, title = PadTable, "pad"
     where, full_key = place((*base, *path)), dotted((*base, *path))

@@ -46,9 +46,10 @@ class Interface:
         """A process has opened the file: `verdict` is what the declaration says, or what a test has shown."""
         verdict = self._decided(verdict)
         fixed = fixed_batch(signature) if verdict.mergeable else ""
-        self.signature, self.verdict = signature, Verdict(False, fixed, True) if fixed else verdict
         pad = self._settings.batching.pad
-        self.padder = Padder(pad, signature) if pad else None
+        if signature != self.signature:  # else what the padder has seen still holds
+            self.padder = Padder(pad, signature) if pad else None
+        self.signature, self.verdict = signature, Verdict(False, fixed, True) if fixed else verdict
         self.validate = Validator(signature, mergeable=self.merges, padder=self.padder)
 
     def _decided(self, verdict: Verdict) -> Verdict:
