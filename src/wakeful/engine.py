@@ -9,7 +9,8 @@ from wakeful.errors import Overloaded, Unavailable, WakefulError
 from wakeful.inference import InferRequest
 from wakeful.memory.supervisor import Supervisor
 from wakeful.models.model import Model
-from wakeful.models.registry import Registry
+from wakeful.models.portrait import Portrait, portrait
+from wakeful.models.registry import VERSION, Registry
 from wakeful.runtime.messages import Signature
 from wakeful.telemetry.events import Events
 from wakeful.telemetry.metrics import Metrics
@@ -66,29 +67,35 @@ class Engine:
 
     # ── a model's life ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def load(self, name: str) -> Model:
-        model = self.registry.get(name)
-        await model.load()
-        return model
+    async def load(self, name: str) -> None:
+        await self.registry.get(name).load()
 
-    async def unload(self, name: str) -> Model:
+    async def unload(self, name: str) -> None:
         """Put a model to sleep, pinned or not: an operator's word goes before a setting."""
-        model = self.registry.get(name)
-        await model.unload()
-        return model
+        await self.registry.get(name).unload()
 
-    async def pin(self, name: str) -> Model:
+    async def pin(self, name: str) -> None:
         """Load a model and keep it from sleeping by time, eviction or ceiling."""
         model = self.registry.get(name)
         model.pinned = True
         await model.load()
-        return model
 
-    async def unpin(self, name: str) -> Model:
+    async def unpin(self, name: str) -> None:
         model = self.registry.get(name)
         model.pinned = False
         model.group.sweep()
-        return model
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def portrait(self, name: str, version: str | None = None) -> Portrait:
+        return self._portrait_of(self.registry.get(name, version))
+
+    def portraits(self) -> list[Portrait]:
+        """Of everything that can be asked."""
+        return [self._portrait_of(model) for model in self.registry]
+
+    def _portrait_of(self, model: Model) -> Portrait:
+        return portrait(model, VERSION, self.supervisor.resident_of(model.id))
 
     async def signature(self, name: str, version: str | None = None) -> Signature:
         """What a model takes and gives, without waking it: from what is known, else by a look into its file in a process of its own."""
@@ -98,7 +105,6 @@ class Engine:
         assert model.interface.signature is not None
         return model.interface.signature
 
-    async def refresh(self) -> list[Model]:
+    async def refresh(self) -> None:
         """Look into the models directory for new, changed and vanished files."""
         await self._refresh()
-        return list(self.registry)

@@ -11,14 +11,13 @@ from urllib.parse import parse_qs
 import msgspec
 
 from wakeful import __version__
-from wakeful.clock import monotonic, wall
+from wakeful.clock import wall
 from wakeful.engine import Engine
-from wakeful.errors import InvalidInput, Unavailable, WakefulError
+from wakeful.errors import InvalidInput, Unavailable
 from wakeful.frontends.http import oip, snooze
 from wakeful.frontends.http.connection import Connection, Handler
 from wakeful.frontends.http.head import Head
-from wakeful.models.model import Model
-from wakeful.models.registry import VERSION
+from wakeful.models.portrait import Portrait
 from wakeful.telemetry import events as event_log
 from wakeful.telemetry.metrics import CONTENT_TYPE, SUCCESS
 from wakeful.tensors import Buffer
@@ -41,13 +40,6 @@ def waiting(spawn: Spawn, handler: Waiting) -> Handler:
         spawn(run(connection, head, body))
 
     return start
-
-
-def state_of(model: Model) -> snooze.State:
-    """In SnoozeML's four words."""
-    if model.group.ready():
-        return "busy" if model.batcher.busy else "ready"
-    return "loading" if model.group.starting else "idle"
 
 
 class AdminHandlers:
@@ -91,31 +83,33 @@ class AdminHandlers:
     async def oip_model(self, connection: Connection, head: Head, body: Buffer) -> None:
         parameters = head.route.parameters
         signature = await self._engine.signature(parameters["model"], parameters.get("version"))
-        model = self._engine.registry.get(parameters["model"])
-        connection.respond_json(oip.model_metadata(model.id, [VERSION], signature, _batching(model)))
+        shown = self._engine.portrait(parameters["model"])
+        batching = {"merged": shown.merges, "max_batch_size": shown.max_rows, "reason": shown.batching}
+        connection.respond_json(oip.model_metadata(shown.name, [shown.version], signature, batching))
 
     async def oip_config(self, connection: Connection, head: Head, body: Buffer) -> None:
         parameters = head.route.parameters
         signature = await self._engine.signature(parameters["model"], parameters.get("version"))
-        model = self._engine.registry.get(parameters["model"])
-        connection.respond_json(oip.model_config(model.id, signature, model.batcher.limits.max_rows if model.interface.merges else 0))
+        shown = self._engine.portrait(parameters["model"])
+        connection.respond_json(oip.model_config(shown.name, signature, shown.max_rows if shown.merges else 0))
 
     def oip_model_ready(self, connection: Connection, head: Head, body: Buffer) -> None:
         parameters = head.route.parameters
-        model = self._engine.registry.get(parameters["model"], parameters.get("version"))
-        if not model.group.ready():
-            raise Unavailable(f"model {model.id} is {_why_not_ready(model)}")
-        connection.respond_json(encode({"name": model.id, "ready": True}))
+        shown = self._engine.portrait(parameters["model"], parameters.get("version"))
+        if not shown.ready:
+            raise Unavailable(f"model {shown.name} is {shown.reason}")
+        connection.respond_json(encode({"name": shown.name, "ready": True}))
 
     def oip_statistics(self, connection: Connection, head: Head, body: Buffer) -> None:
         parameters = head.route.parameters
-        models = [self._engine.registry.get(parameters["model"], parameters.get("version"))] if "model" in parameters else self._engine.registry
-        connection.respond_json(oip.encode_statistics(_statistics(model) for model in models))
+        engine = self._engine
+        shown = [engine.portrait(parameters["model"], parameters.get("version"))] if "model" in parameters else engine.portraits()
+        connection.respond_json(oip.encode_statistics(map(_statistics, shown)))
 
     def oip_repository_index(self, connection: Connection, head: Head, body: Buffer) -> None:
         only_ready = oip.decode_repository_index(body)
-        rows = [_index_row(model) for model in self._engine.registry]
-        connection.respond_json(oip.encode_repository_index(row for row in rows if row[2] == "READY" or not only_ready))
+        chosen = [shown for shown in self._engine.portraits() if shown.ready or not only_ready]
+        connection.respond_json(oip.encode_repository_index(map(_index_row, chosen)))
 
     async def oip_load(self, connection: Connection, head: Head, body: Buffer) -> None:
         oip.decode_load(body)
@@ -130,11 +124,11 @@ class AdminHandlers:
     # ── SnoozeML ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def snooze_models(self, connection: Connection, head: Head, body: Buffer) -> None:
-        connection.respond_json(encode([self._info(model) for model in self._engine.registry]))
+        connection.respond_json(encode(list(map(_info, self._engine.portraits()))))
 
     async def snooze_refresh(self, connection: Connection, head: Head, body: Buffer) -> None:
-        models = await self._engine.refresh()
-        connection.respond_json(encode({"models": [self._info(model) for model in models]}))
+        await self._engine.refresh()
+        connection.respond_json(encode({"models": list(map(_info, self._engine.portraits()))}))
 
     async def snooze_load(self, connection: Connection, head: Head, body: Buffer) -> None:
         await self._verb(connection, head, self._engine.load, {"status": "loaded"})
@@ -148,24 +142,10 @@ class AdminHandlers:
     async def snooze_unpin(self, connection: Connection, head: Head, body: Buffer) -> None:
         await self._verb(connection, head, self._engine.unpin, {"status": "unpinned", "pinned": False})
 
-    async def _verb(self, connection: Connection, head: Head, verb: Callable[[str], Awaitable[Model]], answer: dict[str, object]) -> None:
-        model = await verb(head.route.parameters["model"])
-        connection.respond_json(encode({"model_id": model.id} | answer))
-
-    def _info(self, model: Model) -> snooze.ModelInfo:
-        settings = model.settings
-        return snooze.model_info(
-            id=model.id,
-            state=state_of(model),
-            onnx_path=str(settings.path),
-            idle_timeout=settings.life.idle_timeout,
-            max_batch_size=settings.batching.max_rows,
-            max_batch_delay=settings.batching.max_delay,
-            last_accessed=None if model.last_used is None else monotonic() - model.last_used,
-            description=settings.description,
-            pinned=model.pinned,
-            memory_bytes=self._engine.supervisor.resident_of(model.id),
-        )
+    async def _verb(self, connection: Connection, head: Head, verb: Callable[[str], Awaitable[None]], answer: dict[str, object]) -> None:
+        name = head.route.parameters["model"]
+        await verb(name)
+        connection.respond_json(encode({"model_id": name} | answer))
 
 
 def _whole(query: dict[str, list[str]], name: str, default: int) -> int:
@@ -175,35 +155,33 @@ def _whole(query: dict[str, list[str]], name: str, default: int) -> int:
     return int(text)
 
 
-def _why_not_ready(model: Model) -> str:
-    if model.group.starting:
-        return "loading"
-    error: WakefulError | None = model.backoff.error
-    if error is not None:
-        return f"failed: {error.message}"
-    return "asleep; a request wakes it"
+def _info(shown: Portrait) -> snooze.ModelInfo:
+    return snooze.model_info(
+        id=shown.name,
+        state="idle" if shown.state == "asleep" else shown.state,
+        onnx_path=shown.path,
+        idle_timeout=shown.idle_timeout,
+        max_batch_size=shown.max_batch_size,
+        max_batch_delay=shown.max_delay,
+        last_accessed=shown.last_used,
+        description=shown.description,
+        pinned=shown.pinned,
+        memory_bytes=shown.resident_bytes,
+    )
 
 
-def _batching(model: Model) -> dict[str, object]:
-    reason = model.interface.verdict.reason
-    if model.interface.undecided:
-        reason = f"not tested yet; {reason}"
-    return {"merged": model.interface.merges, "max_batch_size": model.batcher.limits.max_rows, "reason": reason}
+def _index_row(shown: Portrait) -> tuple[str, str, str, str]:
+    state = "READY" if shown.ready else "LOADING" if shown.state == "loading" else "UNAVAILABLE"
+    return shown.name, shown.version, state, shown.reason
 
 
-def _index_row(model: Model) -> tuple[str, str, str, str]:
-    if model.group.ready():
-        return model.id, VERSION, "READY", ""
-    return model.id, VERSION, "LOADING" if model.group.starting else "UNAVAILABLE", _why_not_ready(model)
-
-
-def _statistics(model: Model) -> oip.ModelStatistics:
-    stats = model.stats
+def _statistics(shown: Portrait) -> oip.ModelStatistics:
+    stats = shown.stats
     good = sum(count for (_, outcome), count in stats.requests.items() if outcome == SUCCESS)
     bad = sum(stats.requests.values()) - good
-    last = 0 if model.last_used is None else int(1000 * (wall() - (monotonic() - model.last_used)))
     return oip.ModelStatistics(
-        name=model.id, version=VERSION, last_inference=last, inferences=int(stats.batch_rows.sum), executions=stats.batch_rows.count,
+        name=shown.name, version=shown.version, last_inference=0 if shown.last_used is None else int(1000 * (wall() - shown.last_used)),
+        inferences=int(stats.batch_rows.sum), executions=stats.batch_rows.count,
         success=oip.Timing(good, int(1e9 * (stats.request_seconds.sum - stats.failed_seconds))),
         fail=oip.Timing(bad, int(1e9 * stats.failed_seconds)),
         queue=oip.Timing(stats.queue_seconds.count, int(1e9 * stats.queue_seconds.sum)),
