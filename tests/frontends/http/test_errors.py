@@ -9,12 +9,12 @@ from wakeful import errors
 from wakeful.frontends.http.errors import (
     OIP_STATUS,
     SNOOZE_STATUS,
-    Dialect,
     HeadersTooLarge,
     MethodNotAllowed,
     UnsupportedMedia,
     render,
 )
+from wakeful.frontends.wording import Dialect
 
 DIALECTS: list[Dialect] = ["oip", "snooze"]
 

@@ -13,7 +13,6 @@ from tritonclient import http as triton
 
 from wakeful.errors import InvalidInput
 from wakeful.frontends.http import oip
-from wakeful.runtime.messages import Signature, TensorSpec
 from wakeful.tensors import DTYPES, Tensor, encode_strings
 
 TINY = b'{"inputs":[{"name":"x","shape":[1,4],"datatype":"FP32","data":[0.1,0.2,0.3,0.4]}]}'
@@ -358,63 +357,11 @@ def test_tritonclient_without_outputs_asks_for_binary() -> None:
     assert (infer.outputs, infer.binary, infer.parameters) == (None, True, None)
 
 
-# ── models and the repository ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-SIGNATURE = Signature(
-    (TensorSpec("x", "FP32", ("N", 4)), TensorSpec("s", "BYTES", (None, 1), optional=True)), (TensorSpec("y", "INT64", ("N",)),)
-)
-
-
-def test_model_metadata() -> None:
-    assert json.loads(oip.model_metadata("m", ["1"], SIGNATURE)) == {
-        "name": "m",
-        "versions": ["1"],
-        "platform": "onnxruntime_onnx",
-        "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}, {"name": "s", "datatype": "BYTES", "shape": [-1, 1]}],
-        "outputs": [{"name": "y", "datatype": "INT64", "shape": [-1]}],
-    }
-
-
-def test_model_metadata_can_tell_why_a_model_is_not_batched() -> None:
-    batching = {"merged": False, "reason": "axis 0 is fixed"}
-    assert json.loads(oip.model_metadata("m", ["1"], SIGNATURE, batching))["batching"] == batching
-
-
-@pytest.mark.parametrize(("rows", "x", "y"), [(0, [-1, 4], [-1]), (16, [4], [])])
-def test_model_config(rows: int, x: list[int], y: list[int]) -> None:
-    config = json.loads(oip.model_config("m", SIGNATURE, rows))
-    assert (config["name"], config["platform"], config["backend"], config["max_batch_size"]) == (
-        "m",
-        "onnxruntime_onnx",
-        "onnxruntime",
-        rows,
-    )
-    assert config["input"][0] == {"name": "x", "data_type": "TYPE_FP32", "dims": x, "optional": False}
-    assert config["input"][1]["data_type"] == "TYPE_STRING"
-    assert config["output"] == [{"name": "y", "data_type": "TYPE_INT64", "dims": y}]
-
-
-def test_server_metadata() -> None:
-    metadata = json.loads(oip.server_metadata("1.2"))
-    assert (metadata["name"], metadata["version"]) == ("wakeful", "1.2")
-    assert "binary_tensor_data" in metadata["extensions"]
-
-
-def test_statistics() -> None:
-    timing = oip.Timing(3, 5_000)
-    model = oip.ModelStatistics("m", "1", 1700000000000, 7, 2, success=timing, fail=oip.Timing(), queue=timing, compute=timing)
-    (stats,) = json.loads(oip.encode_statistics([model]))["model_stats"]
-    assert (stats["name"], stats["version"], stats["inference_count"], stats["execution_count"]) == ("m", "1", 7, 2)
-    assert stats["inference_stats"]["success"] == {"count": 3, "ns": 5000}
-    assert stats["inference_stats"]["compute_input"] == {"count": 0, "ns": 0}
-
+# ── the repository ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 @pytest.mark.parametrize(("body", "ready"), [(b"", False), (b"{}", False), (b'{"ready":true}', True)])
 def test_repository_index(body: bytes, ready: bool) -> None:
     assert oip.decode_repository_index(body) is ready
-    assert json.loads(oip.encode_repository_index([("m", "1", "READY", "")])) == [
-        {"name": "m", "version": "1", "state": "READY", "reason": ""}
-    ]
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"parameters":{"unload_dependents":false}}', b'{"parameters":null}'])

@@ -11,15 +11,15 @@ from urllib.parse import parse_qs
 import msgspec
 
 from wakeful import __version__
-from wakeful.clock import wall
 from wakeful.engine import Engine
 from wakeful.errors import InvalidInput, Unavailable
+from wakeful.frontends import oip_bodies
 from wakeful.frontends.http import oip, snooze
 from wakeful.frontends.http.connection import Connection, Handler
 from wakeful.frontends.http.head import Head
 from wakeful.models.portrait import Portrait
 from wakeful.telemetry import events as event_log
-from wakeful.telemetry.metrics import CONTENT_TYPE, SUCCESS
+from wakeful.telemetry.metrics import CONTENT_TYPE
 from wakeful.tensors import Buffer
 
 encode = msgspec.json.encode
@@ -55,7 +55,7 @@ class AdminHandlers:
         }))
 
     def oip_server(self, connection: Connection, head: Head, body: Buffer) -> None:
-        connection.respond_json(oip.server_metadata(__version__))
+        connection.respond_json(encode(oip_bodies.server_metadata(__version__)))
 
     def live(self, connection: Connection, head: Head, body: Buffer) -> None:
         connection.respond_json(b'{"status":"live"}' if head.route.dialect == "snooze" else b'{"live":true}')
@@ -85,13 +85,13 @@ class AdminHandlers:
         signature = await self._engine.signature(parameters["model"], parameters.get("version"))
         shown = self._engine.portrait(parameters["model"])
         batching = {"merged": shown.merges, "max_batch_size": shown.max_rows, "reason": shown.batching}
-        connection.respond_json(oip.model_metadata(shown.name, [shown.version], signature, batching))
+        connection.respond_json(encode(oip_bodies.model_metadata(shown.name, [shown.version], signature, batching)))
 
     async def oip_config(self, connection: Connection, head: Head, body: Buffer) -> None:
         parameters = head.route.parameters
         signature = await self._engine.signature(parameters["model"], parameters.get("version"))
         shown = self._engine.portrait(parameters["model"])
-        connection.respond_json(oip.model_config(shown.name, signature, shown.max_rows if shown.merges else 0))
+        connection.respond_json(encode(oip_bodies.model_config(shown.name, signature, shown.max_rows if shown.merges else 0)))
 
     def oip_model_ready(self, connection: Connection, head: Head, body: Buffer) -> None:
         parameters = head.route.parameters
@@ -104,12 +104,12 @@ class AdminHandlers:
         parameters = head.route.parameters
         engine = self._engine
         shown = [engine.portrait(parameters["model"], parameters.get("version"))] if "model" in parameters else engine.portraits()
-        connection.respond_json(oip.encode_statistics(map(_statistics, shown)))
+        connection.respond_json(encode(oip_bodies.statistics(shown)))
 
     def oip_repository_index(self, connection: Connection, head: Head, body: Buffer) -> None:
         only_ready = oip.decode_repository_index(body)
         chosen = [shown for shown in self._engine.portraits() if shown.ready or not only_ready]
-        connection.respond_json(oip.encode_repository_index(map(_index_row, chosen)))
+        connection.respond_json(encode(oip_bodies.repository_index(chosen)))
 
     async def oip_load(self, connection: Connection, head: Head, body: Buffer) -> None:
         oip.decode_load(body)
@@ -167,23 +167,4 @@ def _info(shown: Portrait) -> snooze.ModelInfo:
         description=shown.description,
         pinned=shown.pinned,
         memory_bytes=shown.resident_bytes,
-    )
-
-
-def _index_row(shown: Portrait) -> tuple[str, str, str, str]:
-    state = "READY" if shown.ready else "LOADING" if shown.state == "loading" else "UNAVAILABLE"
-    return shown.name, shown.version, state, shown.reason
-
-
-def _statistics(shown: Portrait) -> oip.ModelStatistics:
-    stats = shown.stats
-    good = sum(count for (_, outcome), count in stats.requests.items() if outcome == SUCCESS)
-    bad = sum(stats.requests.values()) - good
-    return oip.ModelStatistics(
-        name=shown.name, version=shown.version, last_inference=0 if shown.last_used is None else int(1000 * (wall() - shown.last_used)),
-        inferences=int(stats.batch_rows.sum), executions=stats.batch_rows.count,
-        success=oip.Timing(good, int(1e9 * (stats.request_seconds.sum - stats.failed_seconds))),
-        fail=oip.Timing(bad, int(1e9 * stats.failed_seconds)),
-        queue=oip.Timing(stats.queue_seconds.count, int(1e9 * stats.queue_seconds.sum)),
-        compute=oip.Timing(stats.run_seconds.count, int(1e9 * stats.run_seconds.sum)),
     )

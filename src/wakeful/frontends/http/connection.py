@@ -17,11 +17,12 @@ from typing import Any, NamedTuple, TypeVar
 from wakeful.errors import InvalidInput, TooLarge, Unavailable, WakefulError
 from wakeful.frontends.http.chunked_body import ChunkedBody
 from wakeful.frontends.http.encoding import inflate
-from wakeful.frontends.http.errors import Dialect, HeadersTooLarge, RequestTimeout, render
+from wakeful.frontends.http.errors import HeadersTooLarge, RequestTimeout, render
 from wakeful.frontends.http.head import LONGEST_REMEMBERED, REMEMBERED, Head, check_beginning, parse_head
 from wakeful.frontends.http.large_body import LargeBody
 from wakeful.frontends.http.patience import Patience, Watch
 from wakeful.frontends.http.response import json_head, response_head
+from wakeful.frontends.wording import Dialect
 from wakeful.telemetry.units import show_bytes
 from wakeful.tensors import Buffer
 

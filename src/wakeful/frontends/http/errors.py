@@ -1,14 +1,13 @@
 """Errors over HTTP: one table for each dialect, and the few errors that only HTTP knows."""
 
-import math
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import msgspec
 
 from wakeful.errors import WakefulError
+from wakeful.frontends.wording import Dialect, text_of, whole_seconds
 
-Dialect = Literal["oip", "snooze"]
 Headers = list[tuple[str, str]]
 
 OIP_STATUS: dict[str, int] = {
@@ -28,9 +27,6 @@ SNOOZE_STATUS: dict[str, int] = OIP_STATUS | {"overloaded": 503}
 """SnoozeML's client retries 503 alone."""
 
 _STATUS: dict[Dialect, dict[str, int]] = {"oip": OIP_STATUS, "snooze": SNOOZE_STATUS}
-
-LONGEST_WAIT = 3600
-"""Most seconds that Retry-After ever asks for."""
 
 
 class HttpError(WakefulError):
@@ -84,24 +80,9 @@ def render(error: Exception, dialect: Dialect) -> tuple[int, Headers, bytes]:
     else:
         status = _STATUS[dialect][error.code]
     if status in (429, 503):
-        headers.append(("retry-after", str(_whole_seconds(error.retry_after))))
+        headers.append(("retry-after", str(whole_seconds(error.retry_after))))
     if status == 401:
         headers.append(("www-authenticate", "Bearer"))
     if error.unstarted:
         headers.append(("x-wakeful-unstarted", "1"))
-    text = _in_words_of_snooze(error) if dialect == "snooze" else error.message
-    return status, headers, msgspec.json.encode({"error": text.encode(errors="replace").decode()})
-
-
-def _whole_seconds(seconds: float | None) -> int:
-    """For Retry-After: clients of SnoozeML ignore fractions and zero."""
-    if seconds is None or not seconds > 1:
-        return 1
-    return math.ceil(min(seconds, LONGEST_WAIT))
-
-
-def _in_words_of_snooze(error: WakefulError) -> str:
-    """SnoozeML's client tells its exceptions apart by the status and by these words in the text."""
-    text = error.message
-    words = {"invalid_input": "shape mismatch" if "shape" in text else "", "out_of_memory": "out of memory"}.get(error.code, "")
-    return text if words in text.lower() else f"{words}: {text}"
+    return status, headers, msgspec.json.encode({"error": text_of(error, dialect)})

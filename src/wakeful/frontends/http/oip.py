@@ -1,5 +1,5 @@
-"""The Open Inference Protocol (KServe V2) over REST: inference bodies, JSON alone or with the binary tensor extension; and the bodies of
-the metadata, configuration, statistics and repository calls, as `tritonclient.http` sends and reads them.
+"""The Open Inference Protocol (KServe V2) over REST: inference bodies, JSON alone or with the binary tensor extension; and what the repository
+calls take, as `tritonclient.http` sends them.
 
 Decisions where the protocol leaves room: NaN and the infinities are null in a JSON answer and refused in a JSON request; FP16 is taken and
 given as JSON numbers, BF16 is given so but taken as binary data only; keys that are not known are ignored, as the protocol asks;
@@ -7,18 +7,17 @@ extensions that are known and not supported (shared memory, classification) are 
 of the inflated body.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
 
 from wakeful.errors import InvalidInput
+from wakeful.frontends import raw_data
 from wakeful.frontends.http import numbers
 from wakeful.frontends.http.json_body import NOT_PARSED, explain_body, parse
-from wakeful.runtime.messages import Signature, TensorSpec
-from wakeful.tensors import DTYPES, Buffer, Tensor, decode_strings
+from wakeful.tensors import DTYPES, Buffer, Tensor
 
 Binary = bool | frozenset[str]
 """Which outputs are wanted as binary data: all, none, or those of these names."""
@@ -141,19 +140,10 @@ def _decode_inputs(given: list[_Input], binary: memoryview | None) -> tuple[Tens
 
 
 def _binary_input(given: _Input, data: memoryview, path: str) -> Tensor:
-    dtype = DTYPES.get(given.datatype)
-    if dtype is None:
-        raise InvalidInput.field(f"{path}.datatype", "one of " + ", ".join(DTYPES), repr(given.datatype))
+    dtype = raw_data.known(given.datatype, path)
     if given.data:
         raise InvalidInput(f"{path}.data: given together with parameters.binary_data_size")
-    count = math.prod(given.shape)
-    if not dtype.itemsize:
-        decode_strings(data, count, f"{path}.data")
-    elif len(data) != count * dtype.itemsize:
-        expected = f"{count * dtype.itemsize} for {dtype.name} of shape {list(given.shape)}"
-        raise InvalidInput.field(f"{path}.parameters.binary_data_size", expected, len(data))
-    elif dtype.name == "BOOL" and count and max(data) > 1:
-        raise InvalidInput.field(f"{path}.data", "bytes 0 and 1 for BOOL", max(data))
+    raw_data.check(dtype, given.shape, data, f"{path}.data", f"{path}.parameters.binary_data_size")
     return Tensor(given.name, dtype.name, given.shape, data)
 
 
@@ -243,101 +233,6 @@ def _closing(id: str) -> bytes:
     return b',"id":%b}' % msgspec.json.encode(id) if id else b"}"
 
 
-# ── models and the server ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository", "parameters", "statistics")
-
-_encode = msgspec.json.encode
-
-
-def server_metadata(version: str) -> bytes:
-    return _encode({"name": "wakeful", "version": version, "extensions": EXTENSIONS})
-
-
-def model_metadata(name: str, versions: Sequence[str], signature: Signature, batching: Mapping[str, object] | None = None) -> bytes:
-    """A free dimension is -1. `batching`, beyond the protocol: whether requests are merged, and why (not)."""
-    inputs = [{"name": spec.name, "datatype": spec.datatype, "shape": _dims(spec)} for spec in signature.inputs]
-    outputs = [{"name": spec.name, "datatype": spec.datatype, "shape": _dims(spec)} for spec in signature.outputs]
-    metadata = {"name": name, "versions": versions, "platform": signature.platform, "inputs": inputs, "outputs": outputs}
-    return _encode(metadata | ({"batching": batching} if batching else {}))
-
-
-def model_config(name: str, signature: Signature, max_batch_size: int) -> bytes:
-    """What of Triton's configuration has a meaning here. `max_batch_size` is 0 for a model that is not batched; otherwise, as with Triton,
-    `dims` leave out axis 0."""
-    skipped = 1 if max_batch_size else 0
-
-    def entries(specs: Iterable[TensorSpec], optional: bool) -> list[dict[str, Any]]:
-        return [
-            {"name": spec.name, "data_type": _config_type(spec.datatype), "dims": _dims(spec)[skipped:]}
-            | ({"optional": spec.optional} if optional else {})
-            for spec in specs
-        ]
-
-    return _encode({
-        "name": name,
-        "platform": signature.platform,
-        "backend": signature.platform.partition("_")[0],
-        "max_batch_size": max_batch_size,
-        "input": entries(signature.inputs, optional=True),
-        "output": entries(signature.outputs, optional=False),
-    })
-
-
-def _dims(spec: TensorSpec) -> list[int]:
-    return [size if isinstance(size, int) else -1 for size in spec.shape]
-
-
-def _config_type(datatype: str) -> str:
-    return "TYPE_STRING" if datatype == "BYTES" else f"TYPE_{datatype}"
-
-
-class Timing(msgspec.Struct, frozen=True):
-    """How often something happened and how long it took together, in nanoseconds."""
-
-    count: int = 0
-    ns: int = 0
-
-
-class ModelStatistics(msgspec.Struct, frozen=True):
-    """Counts since the daemon began. `inferences` counts rows, `executions` runs; `last_inference` is milliseconds since 1970, 0: never."""
-
-    name: str
-    version: str
-    last_inference: int
-    inferences: int
-    executions: int
-    success: Timing
-    fail: Timing
-    queue: Timing
-    compute: Timing
-
-
-def encode_statistics(models: Iterable[ModelStatistics]) -> bytes:
-    """Triton's three phases of computing are one here: copying in and out is part of `compute_infer`."""
-    return _encode({
-        "model_stats": [
-            {
-                "name": model.name,
-                "version": model.version,
-                "last_inference": model.last_inference,
-                "inference_count": model.inferences,
-                "execution_count": model.executions,
-                "inference_stats": {
-                    "success": model.success,
-                    "fail": model.fail,
-                    "queue": model.queue,
-                    "compute_input": Timing(),
-                    "compute_infer": model.compute,
-                    "compute_output": Timing(),
-                },
-                "batch_stats": [],
-            }
-            for model in models
-        ]
-    })
-
-
 # ── repository ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -356,11 +251,6 @@ _decode_control = msgspec.json.Decoder(_ControlRequest).decode
 def decode_repository_index(body: Buffer) -> bool:
     """Are only the models wanted that are ready? An empty body asks for all."""
     return bool(body) and parse(_decode_index, body).ready
-
-
-def encode_repository_index(models: Iterable[tuple[str, str, str, str]]) -> bytes:
-    """Of each model: name, version, state (READY, LOADING, UNLOADING, UNAVAILABLE) and reason."""
-    return _encode([dict(zip(("name", "version", "state", "reason"), model, strict=True)) for model in models])
 
 
 def decode_load(body: Buffer) -> None:

@@ -9,9 +9,10 @@ import msgspec
 from wakeful import __version__
 from wakeful.config.settings import Role
 from wakeful.frontends.http.connection import Connection
-from wakeful.frontends.http.errors import OIP_STATUS, SNOOZE_STATUS, Dialect
+from wakeful.frontends.http.errors import OIP_STATUS, SNOOZE_STATUS
 from wakeful.frontends.http.head import Head
 from wakeful.frontends.http.routes import Entry
+from wakeful.frontends.wording import Dialect
 from wakeful.telemetry.events import Kind
 from wakeful.tensors import DTYPES, Buffer
 

@@ -3,9 +3,9 @@
 import sys
 from typing import get_args
 
-from wakeful.frontends.http.errors import Dialect
 from wakeful.frontends.http.openapi import described
 from wakeful.frontends.http.routes import Entry, table
+from wakeful.frontends.wording import Dialect
 from wakeful.telemetry.events import Kind
 
 _TITLES: dict[Dialect, str] = {"oip": "Open Inference Protocol", "snooze": "SnoozeML, and for both"}

@@ -11,9 +11,10 @@ from wakeful.errors import NotFound, Unauthenticated, WakefulError
 from wakeful.frontends.access import OPEN, Access, Grant, expired
 from wakeful.frontends.http.admin import AdminHandlers, Spawn, Waiting, waiting
 from wakeful.frontends.http.connection import Connection, Handler, Route, refusing
-from wakeful.frontends.http.errors import Dialect, HttpError, MethodNotAllowed
+from wakeful.frontends.http.errors import HttpError, MethodNotAllowed
 from wakeful.frontends.http.head import Head
 from wakeful.frontends.http.infer import InferHandlers
+from wakeful.frontends.wording import Dialect
 from wakeful.tensors import Buffer
 
 _OPEN, _LOOK, _RUN, _ADMIN = None, Role.READ_ONLY, Role.INFERENCE, Role.ADMIN

@@ -11,12 +11,12 @@ from functools import lru_cache
 from typing import Annotated, Literal, TypedDict
 
 import msgspec
-import numpy as np
 
 from wakeful.errors import InvalidInput
+from wakeful.frontends.float32 import as_float32
 from wakeful.frontends.http import numbers
 from wakeful.frontends.http.json_body import parse
-from wakeful.tensors import DTYPES, Buffer, Tensor, widen_bf16
+from wakeful.tensors import Buffer, Tensor
 
 State = Literal["idle", "loading", "ready", "busy"]
 
@@ -60,22 +60,10 @@ def encode_infer(model: str, outputs: Sequence[Tensor], duration_ms: float) -> b
     parts: list[bytes] = []
     lead = _opening(model)
     for name, datatype, shape, data in outputs:
-        parts += (lead, _output(name, shape), numbers.encode(_as_float32(data, datatype, name), "FP32", shape, name))
+        parts += (lead, _output(name, shape), numbers.encode(as_float32(data, datatype, name), "FP32", shape, name))
         lead = b"},"
     parts.append(b'%b],"duration_ms":%b}' % (b"}" if parts else lead, b"%.3f" % duration_ms if math.isfinite(duration_ms) else b"0"))
     return b"".join(parts)
-
-
-def _as_float32(data: Buffer, datatype: str, name: str) -> Buffer:
-    if datatype == "FP32":
-        return data
-    if datatype == "BYTES":
-        raise InvalidInput(f"output {name} holds strings; SnoozeML's API is float32 only, the Open Inference Protocol (/v2) has strings")
-    elements = np.frombuffer(data, DTYPES[datatype].numpy)
-    if datatype == "BF16":
-        return widen_bf16(elements).tobytes()
-    with np.errstate(over="ignore"):
-        return elements.astype("<f4").tobytes()
 
 
 @lru_cache(maxsize=1024)
