@@ -54,6 +54,11 @@ def ident(path: Path) -> Path:
     return write(path, "ident (float[N,4] x) => (float[N,4] y) { y = Identity(x) }")
 
 
+def times(path: Path, factor: float) -> Path:
+    """x FP32 [N,4] -> y = factor * x."""
+    return write(path, f"times (float[N,4] x) => (float[N,4] y) <float factor = {{{factor}}}> {{ y = Mul(x, factor) }}")
+
+
 def identdyn(path: Path) -> Path:
     """x FP32 [N,L] -> y the same."""
     return write(path, "identdyn (float[N,L] x) => (float[N,L] y) { y = Identity(x) }")

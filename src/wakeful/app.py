@@ -104,7 +104,7 @@ class App:
 
     def _make_model(self, settings: ModelSettings) -> Model:
         file = ModelFile(settings.path, settings.backend, library_of(settings.backend), self.knowledge, self.cache)
-        return Model(settings, file, self.metrics.model(settings.id), self.surroundings)
+        return Model(settings, file, self.metrics.model(settings.id, settings.version), self.surroundings)
 
     def _log_request(self, model: str, protocol: str, outcome: str, seconds: float) -> None:
         figures = {"protocol": protocol, "outcome": outcome, "seconds": seconds}
@@ -197,7 +197,7 @@ class App:
         cut = self.http.busy
         if cut:
             self.events.emit("stop", "", f"{cut} requests are cut off after {show_seconds(monotonic() - closed)}", cut=cut)
-        models = [*self.registry, *self.repository.leaving]
+        models = [*self.registry, *self.repository.unregistered]
         for model in models:
             model.shut_down()
         await self._wait(lambda: not self.http.busy and not any(model.group.replicas for model in models), LAST_SECONDS)

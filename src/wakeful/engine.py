@@ -1,5 +1,6 @@
 """The only door that front ends know. Each verb is one thing that a caller may want of a model."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from wakeful.inference import InferRequest
 from wakeful.memory.supervisor import Supervisor
 from wakeful.models.model import Model
 from wakeful.models.portrait import Portrait, portrait
-from wakeful.models.registry import VERSION, Registry
+from wakeful.models.registry import Registry
 from wakeful.runtime.messages import Signature
 from wakeful.telemetry.events import Events
 from wakeful.telemetry.metrics import Metrics
@@ -34,7 +35,7 @@ class Engine:
         metrics: Metrics,
         events: Events,
         inspect: Callable[[Model], Awaitable[None]],
-        refresh: Callable[[], Awaitable[None]],
+        refresh: Callable[[str | None], Awaitable[None]],
     ) -> None:
         self.registry = registry
         self.supervisor = supervisor
@@ -52,6 +53,7 @@ class Engine:
             if self.condition.draining:
                 raise Unavailable("the server is stopping", unstarted=True)
             model = self.registry.get(request.model, version)
+            request.version = model.version
             admission.admit(request, model.settings, model.batcher)
             model.submit(request)
         except WakefulError as error:
@@ -62,40 +64,56 @@ class Engine:
 
     def refused(self, model: str, protocol: str, error: WakefulError, seconds: float) -> None:
         """Count a request that did not get as far as a model."""
-        stats = self.metrics.model(model) if model in self.registry else self.metrics.unnamed
+        known = self.registry.find(model)
+        stats = known.stats if known is not None else self.metrics.unnamed
         stats.settled(protocol, error.code, seconds)
 
-    # ── a model's life ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── a model's life: of all its versions that are served ──────────────────────────────────────────────────────────────────────────────
 
     async def load(self, name: str) -> None:
-        await self.registry.get(name).load()
+        """Look whether its files have changed, or have come only now, and wake it."""
+        await self._refresh(name)
+        await self._all(name, Model.load)
 
     async def unload(self, name: str) -> None:
         """Put a model to sleep, pinned or not: an operator's word goes before a setting."""
-        await self.registry.get(name).unload()
+        await self._all(name, Model.unload)
 
     async def pin(self, name: str) -> None:
         """Load a model and keep it from sleeping by time, eviction or ceiling."""
-        model = self.registry.get(name)
-        model.pinned = True
-        await model.load()
+        for model in self.registry.versions(name):
+            model.pinned = True
+        await self._all(name, Model.load)
 
     async def unpin(self, name: str) -> None:
-        model = self.registry.get(name)
-        model.pinned = False
-        model.group.sweep()
+        self.registry.get(name)
+        for model in self.registry.versions(name):
+            model.pinned = False
+            model.group.sweep()
+
+    async def _all(self, name: str, verb: Callable[[Model], Awaitable[None]]) -> None:
+        """Do the same with every version, at once; whatever fails is raised when all have ended."""
+        self.registry.get(name)
+        outcomes = await asyncio.gather(*map(verb, self.registry.versions(name)), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def portrait(self, name: str, version: str | None = None) -> Portrait:
         return self._portrait_of(self.registry.get(name, version))
 
-    def portraits(self) -> list[Portrait]:
-        """Of everything that can be asked."""
-        return [self._portrait_of(model) for model in self.registry]
+    def portraits(self, name: str | None = None) -> list[Portrait]:
+        """Of every version of everything that can be asked, or of one model."""
+        if name is None:
+            return [self._portrait_of(model) for model in self.registry]
+        self.registry.get(name)
+        return [self._portrait_of(model) for model in self.registry.versions(name)]
 
     def _portrait_of(self, model: Model) -> Portrait:
-        return portrait(model, VERSION, self.supervisor.resident_of(model.id))
+        versions = tuple(one.version for one in self.registry.versions(model.id))
+        return portrait(model, versions, self.supervisor.resident_of(model.key))
 
     async def signature(self, name: str, version: str | None = None) -> Signature:
         """What a model takes and gives, without waking it: from what is known, else by a look into its file in a process of its own."""
@@ -107,4 +125,4 @@ class Engine:
 
     async def refresh(self) -> None:
         """Look into the models directory for new, changed and vanished files."""
-        await self._refresh()
+        await self._refresh(None)

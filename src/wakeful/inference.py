@@ -33,6 +33,8 @@ class InferRequest(msgspec.Struct, eq=False):
     protocol: str = ""
     """Front end, for the counters."""
     left: bool = False
+    version: str = "1"
+    """Set by the engine: who answers."""
 
     # Owned by the layers below the front end.
     rows: int = 1

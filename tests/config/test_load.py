@@ -47,6 +47,7 @@ BUDGET: dict[str, tuple[str, object, Reading]] = {
 }
 MODEL: dict[str, tuple[str, object, Reading]] = {
     "description": ('"words"', "words", lambda model: model.description),
+    "versions": ("[3, 1]", (1, 3), lambda model: model.versions),
     "memory_limit": ('"512MB"', 512_000_000, lambda model: model.runtime.memory_limit),
 }
 SERVER: dict[str, tuple[str, object, Reading]] = {
@@ -208,14 +209,14 @@ def test_models_directory(tmp_path: Path) -> None:
 def test_scan_again(tmp_path: Path) -> None:
     (tmp_path / "a.onnx").touch()
     settings = load(Options(models_dir=tmp_path), {})
-    assert scan(tmp_path, settings) == list(settings.models)
+    assert scan(tmp_path, settings) == (list(settings.models), set())
     (tmp_path / "a.onnx").rename(tmp_path / "c.onnx")
-    assert [model.id for model in scan(tmp_path, settings)] == ["c"]
+    assert [model.id for model in scan(tmp_path, settings)[0]] == ["c"]
     with pytest.raises(FileNotFoundError):
         scan(tmp_path / "gone", settings)
     (tmp_path / "C.onnx").touch()
     report: list[Problem] = []
-    assert [model.id for model in scan(tmp_path, settings, {tmp_path / "c.onnx"}, report)] == ["c"]  # it is served under this id
+    assert [model.id for model in scan(tmp_path, settings, {tmp_path / "c.onnx"}, report)[0]] == ["c"]  # it is served under this id
     assert [problem.code for problem in report] == ["duplicate-id"]
 
 

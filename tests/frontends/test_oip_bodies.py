@@ -49,7 +49,7 @@ def test_server_metadata() -> None:
 
 def shown(state: State, reason: str = "", stats: ModelStats | None = None, last_used: float | None = None) -> Portrait:
     return Portrait(
-        "m", "1", state, reason, merges=True, max_rows=8, batching="", path="", description=None, pinned=False, idle_timeout=1,
+        "m", "1", ("1",), state, reason, merges=True, max_rows=8, batching="", path="", description=None, pinned=False, idle_timeout=1,
         max_batch_size=8, max_delay=0.01, last_used=last_used, resident_bytes=0, stats=stats or ModelStats("m"),
     )
 

@@ -10,7 +10,8 @@ from wakeful.config.settings import AuthSettings, ModelSettings, Padding, Settin
 def effective(settings: Settings) -> str:
     """TOML from which `load` makes the same settings, but for those of callers. What is not set stands in a comment."""
     parts = [_table("[server]", server_keys(settings)), _table("[defaults]", bound_keys(settings)), _callers(settings.auth)]
-    parts += [_table("[[models]]", model_keys(model)) for model in settings.models]
+    models = {model.id: model for model in settings.models}  # of each the newest version: the others have the same keys
+    parts += [_table("[[models]]", model_keys(model)) for model in models.values()]
     return "\n".join(parts)
 
 
@@ -46,7 +47,7 @@ def model_keys(model: ModelSettings) -> dict[str, Any]:
     batching, replicas, life, admission, runtime = model.batching, model.replicas, model.life, model.admission, model.runtime
     count = {"max_replicas": replicas.max_replicas, "min_replicas": replicas.min_replicas} if replicas.fixed is None else {"replicas": replicas.fixed}
     return {
-        "id": model.id, "path": str(model.path), "description": model.description,
+        "id": model.id, "path": str(model.place), "description": model.description, "versions": model.versions,
         "max_batch_size": batching.max_rows, "max_batch_delay_ms": _milliseconds(batching.max_delay), "batch_policy": batching.policy,
         "batching": batching.merge, "target_p99_ms": _milliseconds(batching.target_p99), "pad": batching.pad,
         "routing_strategy": replicas.routing.replace("-", "_"), "autoscale_queue_threshold": replicas.queue_threshold, **count,

@@ -3,7 +3,6 @@ child processes alone (`backends.catalog`)."""
 
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import NamedTuple
 
 
@@ -22,27 +21,21 @@ KINDS: dict[str, Kind] = {
 """By the backend's name."""
 
 
-class Found(NamedTuple):
-    """A model that was found by looking."""
+class Named(NamedTuple):
+    """What the name of a file says."""
 
-    id: str
-    path: Path
+    stem: str
+    """Without its suffix."""
     backend: str
 
 
-def kind_of(path: Path) -> Found | None:
-    """What a file or directory is by its name, and what it would be called; None where it is no model."""
+def kind_of(name: str) -> Named | None:
+    """What a file of this name is; None where it is no model."""
     for backend, kind in KINDS.items():
         for suffix in kind.suffixes:
-            if path.name.endswith(suffix) and path.name != suffix:
-                return Found(path.name.removesuffix(suffix), path, backend)
+            if name.endswith(suffix) and name != suffix:
+                return Named(name.removesuffix(suffix), backend)
     return None
-
-
-def models_in(directory: Path) -> list[Found]:
-    """The models that lie in a directory, in the order of their names. Raises OSError for a directory that cannot be read."""
-    entries = (entry.absolute() for entry in sorted(directory.iterdir()) if not entry.name.startswith(".") and entry.is_file())
-    return [found for entry in entries if (found := kind_of(entry)) is not None]
 
 
 @cache

@@ -76,8 +76,10 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
     config_dir = Path(document.name).absolute().parent
     directories = (models_dir, config_dir) if models_dir else (config_dir,)
     models = configured_models(document, defaults, directories, home, report)
+    unread: set[Path] = set()
     if models_dir is not None:
-        models += _scanned(models_dir, template, models, report)
+        found, unread = _scanned(models_dir, template, models, report)
+        models += found
     if options.demo:
         models += demo_models(template, models)
     _check_ceiling(document, defaults, models, report)
@@ -98,6 +100,7 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
         files=files,
         defaults=template,
         warnings=tuple(in_order(report)),
+        unread=frozenset(unread),
     )
 
 
@@ -258,16 +261,18 @@ def _check_ports(document: Document, server: Mapping[str, Any], report: list[Pro
 # Models ------------------------------------------------------------------------------------------------------------------------------
 
 
-def _scanned(models_dir: Path, template: ModelSettings, models: list[ModelSettings], report: list[Problem]) -> list[ModelSettings]:
+def _scanned(
+    models_dir: Path, template: ModelSettings, models: list[ModelSettings], report: list[Problem]
+) -> tuple[list[ModelSettings], set[Path]]:
     if not models_dir.is_dir():
         what = "is not a directory" if models_dir.exists() else "does not exist"
         report.append(Problem("models-dir", f"the models directory {models_dir} {what}", Place("option --models-dir")))
-        return []
+        return [], set()
     try:
         return scan_directory(models_dir, template, models, report)
     except OSError as error:
         report.append(Problem("models-dir", f"the models directory {models_dir} cannot be read: {error.strerror}", Place("option --models-dir")))
-        return []
+        return [], set()
 
 
 def _check_ceiling(document: Document, defaults: DefaultsTable, models: list[ModelSettings], report: list[Problem]) -> None:

@@ -1,13 +1,13 @@
 """Which models there are: those that [[models]] lists, those that lie in the models directory, and the demonstration models."""
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from wakeful.config.document import Document, near_names
-from wakeful.config.kinds import kind_of, models_in
+from wakeful.config.layouts import Found, Look, chosen, model_at, models_called, models_in
 from wakeful.config.locate import KeyPath, dotted
 from wakeful.config.problems import Problem
 from wakeful.config.rules import broken_rules
@@ -31,53 +31,93 @@ def configured_models(
     models = []
     for index, entry in enumerate(raw):
         model = _configured_model(document, index, entry, defaults, report)
-        file = _find_file(document, index, entry, directories, home, report)
-        if model is not None and file is not None:
-            found = kind_of(file)
-            models.append(model.settings(file, found.backend if found is not None else "onnx"))
+        found = _find_model(document, index, entry, directories, home, report)
+        if model is not None and found is not None:
+            versions = _versions(model.settings(found.home, found.backend), found, report)
+            if not versions:
+                message = f"{found.home} has none of the versions that `versions` names, only {_numbers(found)}"
+                path: KeyPath = ("models", index, "versions")
+                report.append(Problem("missing-file", message, document.place(path), dotted(path)))
+            models += versions
     return models
 
 
-def scan(models_dir: Path, settings: Settings, served: Collection[Path] = (), report: list[Problem] | None = None) -> list[ModelSettings]:
-    """The models that lie in a directory now and that no [[models]] entry names, each called as its file is, with the settings of [defaults].
+def scan(
+    models_dir: Path, settings: Settings, served: Collection[Path] = (), report: list[Problem] | None = None, name: str | None = None
+) -> tuple[list[ModelSettings], set[Path]]:
+    """The models that lie in a directory now and that no [[models]] entry names, each called as its file or directory is, with the settings of
+    [defaults]; and the paths that could not be looked at. `name`: only those of this name.
 
     For refreshing: entries of `settings.models` that were scanned themselves do not count. Where two files ask for one id, the one among `served`
     keeps it. Raises OSError for a directory that cannot be read.
     """
     configured = [model for model in settings.models if not model.scanned]
-    return scan_directory(models_dir, settings.defaults, configured, [] if report is None else report, served)
+    report = [] if report is None else report
+    look = models_in(models_dir, report) if name is None else models_called(models_dir, name, report)
+    return _scanned(look, settings.defaults, configured, report, served), look.unread
 
 
 def scan_directory(
-    models_dir: Path, defaults: ModelSettings, taken: Iterable[ModelSettings], report: list[Problem], served: Collection[Path] = ()
+    models_dir: Path, defaults: ModelSettings, taken: Iterable[ModelSettings], report: list[Problem]
+) -> tuple[list[ModelSettings], set[Path]]:
+    """As `scan`, for a start."""
+    look = models_in(models_dir, report)
+    return _scanned(look, defaults, taken, report), look.unread
+
+
+def _scanned(
+    look: Look, defaults: ModelSettings, taken: Iterable[ModelSettings], report: list[Problem], served: Collection[Path] = ()
 ) -> list[ModelSettings]:
-    """As `scan`, and says in `report` which files it had to pass over. Looks at the directory itself, not below it."""
-    paths = {os.path.realpath(model.path) for model in taken}
+    taken = list(taken)
+    paths = {os.path.realpath(path) for model in taken for path in (model.path, model.home) if path is not None}
     ids = {model.id.lower(): str(model.path) for model in taken}
-    models = []
-    for found in sorted(models_in(models_dir), key=lambda found: found.path not in served):
-        file = found.path
-        if os.path.realpath(file) in paths:
+    models: list[ModelSettings] = []
+    for found in sorted(look.found, key=lambda found: found.home not in served):
+        if os.path.realpath(found.home) in paths:
             continue
         try:
             name = check_id(found.id)
         except ValueError as error:
-            report.append(Problem("file", f"{file} is passed over: its name {error}", hint="name it in [[models]]", severity="warning"))
+            report.append(Problem("file", f"{found.home} is passed over: its name {error}", hint="name it in [[models]]", severity="warning"))
             continue
         if other := ids.get(name.lower()):
-            message = f'{file} is passed over: the id "{name}" is taken by {other}'
+            message = f'{found.home} is passed over: the id "{name}" is taken by {other}'
             report.append(Problem("duplicate-id", message, hint="name it in [[models]] with another id", severity="warning"))
             continue
-        ids[name.lower()] = str(file)
-        models.append(replace(defaults, id=name, path=file, backend=found.backend, scanned=True))
+        ids[name.lower()] = str(found.home)
+        models += _versions(replace(defaults, id=name, backend=found.backend, scanned=True), found, report)
     return models
+
+
+def look_again(settings: ModelSettings, report: list[Problem]) -> list[ModelSettings]:
+    """The versions that a model of [[models]] has now. Raises OSError if its directory cannot be read."""
+    if settings.home is None:
+        return [settings]
+    found = model_at(settings.home, report)
+    return [] if found is None else _versions(settings, found, report)
+
+
+def _versions(settings: ModelSettings, found: Found, report: list[Problem]) -> list[ModelSettings]:
+    """The settings of each version that is to be served."""
+    home = None if found.home in found.files.values() else found.home
+    if None in found.files:
+        return [replace(settings, path=found.files[None], home=home)]
+    numbers = chosen(settings.versions, [number for number in found.files if number is not None])
+    if isinstance(settings.versions, tuple) and (missing := sorted(set(settings.versions).difference(numbers))):
+        message = f"{found.home} has no version {', '.join(map(str, missing))}, only {_numbers(found)}"
+        report.append(Problem("missing-version", message, severity="warning"))
+    return [replace(settings, path=found.files[number], home=home, version=number) for number in numbers]
+
+
+def _numbers(found: Found) -> str:
+    return ", ".join(map(str, found.files))
 
 
 def demo_models(defaults: ModelSettings, taken: Iterable[ModelSettings]) -> list[ModelSettings]:
     """The models that come with the package; an id that is in use already goes before."""
     ids = {model.id.lower() for model in taken}
-    found = (replace(defaults, id=found.id, path=found.path, backend=found.backend) for found in models_in(DEMO_DIR))
-    return [model for model in found if model.id.lower() not in ids]
+    demos = [found for found in models_in(DEMO_DIR, []).found if found.id.lower() not in ids]
+    return [replace(defaults, id=found.id, path=found.home, backend=found.backend) for found in demos]
 
 
 def report_broken_rules(document: Document, table: ModelTable, base: KeyPath, own: Iterable[str], report: list[Problem]) -> None:
@@ -112,10 +152,10 @@ def _report_duplicates(document: Document, raw: list[dict[str, Any]], report: li
             report.append(Problem("duplicate-id", f'the id "{name}" {same} (line {line})', document.place(path), dotted(path)))
 
 
-def _find_file(
+def _find_model(
     document: Document, index: int, entry: Mapping[str, Any], directories: tuple[Path, ...], home: Path, report: list[Problem]
-) -> Path | None:
-    """The absolute path of a model's file, if `path` is right; a wrong one is reported here or, if it is not even text, by the schema."""
+) -> Found | None:
+    """The model that `path` names, if that is right; a wrong one is reported here or, if it is not even text, by the schema."""
     written = entry.get("path")
     if not isinstance(written, str) or not written.strip():
         return None
@@ -133,13 +173,30 @@ def _find_file(
     if file is None:
         near = near_names(candidates[0].name, candidates[0].parent, "*.onnx")
         wrong("missing-file", f"{candidates[0]} does not exist", f"near: {', '.join(near)}" if near else None)
-    elif not file.is_file():
-        wrong("file", f"{file} is not a file")
     elif not os.access(file, os.R_OK):
         wrong("file", f"{file} may not be read by this user")
+    elif file.is_dir():
+        return _model_in(file, report, wrong)
+    elif not file.is_file():
+        wrong("file", f"{file} is not a file")
     else:
-        return file.absolute()
+        return model_at(file, report) or Found(file.stem, file.absolute(), "onnx", {None: file.absolute()})
     return None
+
+
+def _model_in(directory: Path, report: list[Problem], wrong: Callable[[str, str], None]) -> Found | None:
+    passed_over: list[Problem] = []
+    try:
+        found = model_at(directory, passed_over)
+    except OSError as error:
+        wrong("file", f"{directory} cannot be read: {error.strerror}")
+        return None
+    if found is None:
+        reasons = "".join(f"; {problem.message}" for problem in passed_over)
+        wrong("file", f"{directory} is a directory without a model: it has neither model.onnx nor 1/model.onnx{reasons}")
+        return None
+    report += passed_over
+    return found
 
 
 def expanded(path: str, home: Path) -> Path:

@@ -24,6 +24,7 @@ from wakeful.config.settings import (
     Role,
     ServerSettings,
     TlsSettings,
+    VersionPolicy,
     WorkerSettings,
 )
 
@@ -107,6 +108,18 @@ def _ascending(lengths: list[int]) -> list[int]:
     return lengths
 
 
+def _parse_versions(value: object) -> VersionPolicy:
+    if value == "latest":
+        return 1
+    if value == "all":
+        return "all"
+    given = value if isinstance(value, list | tuple) else [value]
+    numbers = [number for number in given if type(number) is int and 1 <= number <= LARGEST_VERSION]
+    if not numbers or len(numbers) < len(given):
+        raise ValueError('must be "latest", "all", how many of the newest, or an array of numbers from 1 on')
+    return tuple(sorted(set(numbers))) if given is value else numbers[0]
+
+
 def _off_is_none(value: object) -> object:
     return None if value is False or value in ("false", "off") else value
 
@@ -144,10 +157,13 @@ ProcessMemory = Annotated[int, BeforeValidator(parse_size), AfterValidator(_of_a
 Limit = Annotated[int | float, BeforeValidator(parse_limit)]
 Lengths = Annotated[list[Annotated[int, Field(ge=1, le=2**31)]], AfterValidator(_ascending)]
 Threads = Annotated[int, BeforeValidator(_parse_threads)]
+Versions = Annotated[Any, BeforeValidator(_parse_versions)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 ModelId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(check_id)]
 OptionalPort = Annotated[Annotated[int, Field(ge=0, le=65535)] | None, BeforeValidator(_off_is_none)]
 
+LARGEST_VERSION = 2**63 - 1
+"""Some number their versions by the clock."""
 _YEARS = 1e9
 """Upper bound of seconds, so that sums stay exact; 31 years."""
 
@@ -254,7 +270,10 @@ class ModelTable(TuningTable):
     """[[models]]"""
 
     id: ModelId = setting(..., "name in addresses and metrics: letters, digits, `.` `_` `-`, in segments parted by `/`")
-    path: Text = setting(..., "the file, relative to the models directory if there is one, else to this file")
+    path: Text = setting(..., "the file, or the directory that is the model, relative to the models directory if there is one, else to this file")
+    versions: Versions = setting(
+        1, "which numbered versions of a model's directory are served", form='`"latest"`, `"all"`, how many of the newest, or an array of numbers',
+    )
     description: str | None = setting(None, "shown to people")
     memory_limit: SizeAboveZero | None = setting(None, "memory that all replicas of this model together may use", form="size")
 
@@ -264,6 +283,7 @@ class ModelTable(TuningTable):
             path=path,
             description=self.description,
             backend=backend,
+            versions=self.versions,
             batching=self.batching_settings(),
             replicas=self.replica_settings(),
             life=self.life_settings(),
@@ -300,7 +320,7 @@ class ServerTable(Table):
         None, "largest file that they may write; prepared copies are as large as their models, and buffers of answers count too", form="size")
     worker_memory: ProcessMemory | None = setting(
         None, "memory of its own that one of them may have, weights that are not mapped from the cache among it; 128 MiB or more", form="size")
-    models_dir: Text | None = setting(None, "directory in which every `*.onnx` is a model named after its file")
+    models_dir: Text | None = setting(None, "directory in which every `*.onnx`, and every directory with one in it, is a model of that name")
 
     def settings(self) -> ServerSettings:
         return ServerSettings(

@@ -74,12 +74,17 @@ class BackendSettings:
     """Most bytes that all replicas of this model may hold together; None: no limit of its own."""
 
 
+VersionPolicy = int | Literal["all"] | tuple[int, ...]
+"""Which of a model's numbered versions are served: the newest so many, all, or those with these numbers."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """One model. `path` is absolute and exists when the configuration is loaded."""
+    """One model, or one version of it. `path` is absolute and exists when the configuration is loaded."""
 
     id: str
     path: Path
+    """What a backend opens."""
     description: str | None = None
     backend: str = "onnx"
     batching: BatchingSettings = field(default_factory=BatchingSettings)
@@ -89,6 +94,21 @@ class ModelSettings:
     runtime: BackendSettings = field(default_factory=BackendSettings)
     scanned: bool = False
     """True when the model was found by looking into the models directory, so that a refresh may take it away."""
+    home: Path | None = None
+    """The directory that is the model, where its file lies in one of its own, with its versions."""
+    version: int | None = None
+    """None: the model has no numbered versions."""
+    versions: VersionPolicy = 1
+
+    @property
+    def place(self) -> Path:
+        """The file or the directory that is the model."""
+        return self.home or self.path
+
+    @property
+    def key(self) -> str:
+        """The name that no other model has, and no other version."""
+        return self.id if self.version is None else f"{self.id}:{self.version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,3 +233,5 @@ class Settings:
     """[defaults] in the form of a model without name: what a model gets that no [[models]] entry names."""
     warnings: tuple[Problem, ...] = ()
     """What is allowed and yet probably not meant."""
+    unread: frozenset[Path] = frozenset()
+    """Files and directories that could not be looked at: what is served of them stays."""

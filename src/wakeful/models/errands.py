@@ -74,9 +74,9 @@ class Errands:
                     await self._measure_threads(model)
                 except WakefulError as error:
                     self._failures[model.file.identity] += 1  # it may have been a full disk, or a kill from outside
-                    self._events.emit("prepare", model.id, f"no prepared copy: {error.message}; loading goes on as shipped")
+                    self._events.emit("prepare", model.key, f"no prepared copy: {error.message}; loading goes on as shipped")
                 except Exception:
-                    log.exception("the preparation of %s has failed", model.id)
+                    log.exception("the preparation of %s has failed", model.key)
                 finally:
                     self._under_way = ""
 
@@ -120,7 +120,7 @@ class Errands:
             self._failures[identity] = TRIES
         else:
             self._events.emit(
-                "prepare", model.id, f"copy of {show_bytes(done.nbytes)} made in {show_seconds(done.seconds)}; the next load maps it",
+                "prepare", model.key, f"copy of {show_bytes(done.nbytes)} made in {show_seconds(done.seconds)}; the next load maps it",
                 bytes=done.nbytes, seconds=done.seconds,
             )
 
@@ -142,7 +142,7 @@ class Errands:
         assert isinstance(probed, Probed)
         model.file.learn(lone_seconds={self._cores: probed.lone_seconds})
         self._events.emit(
-            "probe", model.id, f"a lone run takes {show_seconds(one)} with 1 thread, {show_seconds(probed.lone_seconds)} with {self._cores}",
+            "probe", model.key, f"a lone run takes {show_seconds(one)} with 1 thread, {show_seconds(probed.lone_seconds)} with {self._cores}",
             one=one, many=probed.lone_seconds, threads=self._cores,
         )
 
@@ -155,13 +155,13 @@ class Errands:
         settings = model.settings
         model.file.look()
         if not settings.path.exists():
-            raise NotFound(f"model {model.id}: its file {settings.path.name} is not there any more")
+            raise NotFound(f"model {model.key}: its file {settings.path.name} is not there any more")
         errand = Errand.forked(self._processes, settings.backend, nice=0)
         order = Load(settings.backend, str(settings.path), "cpu", 1, model.file.prepared_copy())
         try:
             ready = await errand.answer(lambda: errand.replica.load(order), settings.life.load_timeout)
         except TimeoutError:
-            raise Unavailable(f"model {model.id} could not be looked at within {settings.life.load_timeout:g} s") from None
+            raise Unavailable(f"model {model.key} could not be looked at within {settings.life.load_timeout:g} s") from None
         finally:
             errand.end()
         assert isinstance(ready, Ready)

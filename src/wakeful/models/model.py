@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -61,6 +62,9 @@ class Model:
     def __init__(self, settings: ModelSettings, file: ModelFile, stats: ModelStats, surroundings: Surroundings) -> None:
         self.settings = settings
         self.id = settings.id
+        self.key = settings.key
+        self.version = str(settings.version or 1)
+        """As callers name it; a model without numbered versions has the first."""
         self.stats = stats
         self.file = file
         self.pinned = settings.life.pinned
@@ -99,7 +103,7 @@ class Model:
     def submit(self, request: InferRequest) -> None:
         """Queue a request and wake the model if it sleeps. Raises the error of a request that cannot be taken."""
         if self._closed:
-            raise Unavailable(f"model {self.id} is being removed", unstarted=True)
+            raise Unavailable(f"model {self.key} is being removed", unstarted=True)
         asleep = not self.group.replicas
         if asleep:
             self._look_at_file()
@@ -164,7 +168,7 @@ class Model:
         asleep = self._until_asleep.join()
         self._leaving = reason
         if reason == "manual":  # who asks for the model from here on wakes it again
-            self._until_awake.fail(Unavailable(f"model {self.id} was put to sleep before it was ready", unstarted=True))
+            self._until_awake.fail(Unavailable(f"model {self.key} was put to sleep before it was ready", unstarted=True))
         self._restore_later(None)
         self._leave_when_served()
         await asleep
@@ -207,11 +211,15 @@ class Model:
         self._closed = True
         self._restore_later(None)
         model = self._successor()
-        model.last_used = self.last_used
-        if self.pinned != self.settings.life.pinned:  # somebody has said so meanwhile
-            model.pinned = self.pinned
+        model.inherit(self)
         model.take_over(self.batcher.take())
-        self._until_awake.fail(Unavailable(f"model {self.id} was given other settings before it was ready", unstarted=True))
+        self._until_awake.fail(Unavailable(f"model {self.key} was given other settings before it was ready", unstarted=True))
+
+    def inherit(self, before: "Model") -> None:
+        """This one comes after another: what people and time have made of that holds for this."""
+        self.last_used = before.last_used
+        if before.pinned != before.settings.life.pinned:  # somebody has said so meanwhile
+            self.pinned = before.pinned
 
     def take_over(self, waiting: list[InferRequest]) -> None:
         """Requests that waited for the model in whose place this one is."""
@@ -223,12 +231,20 @@ class Model:
         else:
             self.start_standing()
 
+    async def retire(self) -> None:
+        """Another version is asked in its place: answer everybody who waits here, then leave for good."""
+        while self.batcher.room.size and self.group.replicas:  # they wait for a replica, which takes them all, or fails them all
+            with suppress(WakefulError):
+                await self._until_awake.join()
+        await self.close("config")
+
     async def close(self, reason: UnloadReason) -> None:
         """The model is removed: finish its work, take no more."""
         self._closed = True
         await self.unload(reason)
-        self.batcher.fail_all(Unavailable(f"model {self.id} was removed", unstarted=True))
-        self.stats.read_gauges = None
+        self.batcher.fail_all(Unavailable(f"model {self.key} was removed", unstarted=True))
+        if self.stats.read_gauges == self._gauges:  # else another one has its place
+            self.stats.read_gauges = None
 
     def shut_down(self) -> None:
         """The daemon ends: give up what has not ended by itself."""
@@ -251,14 +267,14 @@ class Model:
         growing = self._growth.decide(self._scene())
         emit = self._around.events.emit
         if growing.hold is not None:
-            emit("scale", self.id, growing.hold)
+            emit("scale", self.key, growing.hold)
         if growing.more:
-            emit("scale", self.id, growing.reason, replicas=self.group.staying + growing.more)
+            emit("scale", self.key, growing.reason, replicas=self.group.staying + growing.more)
             self.stats.scaling_steps["up"] += growing.more
             for _ in range(growing.more):
                 self.group.start()
         if growing.back is not None:
-            emit("scale", self.id, growing.back, replicas=self.group.staying - 1)
+            emit("scale", self.key, growing.back, replicas=self.group.staying - 1)
             self.group.end(self.group.ready()[-1], "no_gain")
 
     def _scene(self) -> Scene:
@@ -303,7 +319,7 @@ class Model:
         room = self._tenancy.waited(replica)
         for_room = f", {show_seconds(room)} of it for room" if room >= TOLD_WAIT else ""
         self._around.events.emit(
-            "load", self.id,
+            "load", self.key,
             f"#{replica.index} ready in {show_seconds(took)} ({how}{for_room}), {show_bytes(replica.private_bytes)} private, {waiting} waiting",
             replica=replica.index, seconds=took, room_seconds=room, private_bytes=replica.private_bytes, waiting=waiting, how=how,
         )
@@ -346,7 +362,7 @@ class Model:
 
     def replica_died(self, replica: Replica, death: Death) -> None:
         self.stats.restarts[death.kind] += 1
-        self._around.events.emit("restart", self.id, f"#{replica.index}: {death.text}", cause=death.kind, replica=replica.index)
+        self._around.events.emit("restart", self.key, f"#{replica.index}: {death.text}", cause=death.kind, replica=replica.index)
         lane = self._lanes.pop(replica.number, None)
         if lane is not None:
             self.batcher.lost(lane, death.text, out_of_memory=death.kind == "oom", crashed=death.crashed)
@@ -370,7 +386,7 @@ class Model:
         mapped = 0 if self.group.replicas else replica.shared_bytes
         cached = f", left {show_bytes(mapped)} of its prepared copy to the page cache" if mapped else ""
         self._around.events.emit(
-            "unload", self.id, f"#{replica.index}: {reason}, freed {show_bytes(replica.private_bytes)}{cached}",
+            "unload", self.key, f"#{replica.index}: {reason}, freed {show_bytes(replica.private_bytes)}{cached}",
             reason=reason, replica=replica.index, private_bytes=replica.private_bytes, mapped_bytes=mapped,
         )
         self._after_leaving()
@@ -386,7 +402,7 @@ class Model:
         if self._successor is not None and not self._closed:
             self._hand_over()
         elif self._closed:
-            self._until_awake.fail(Unavailable(f"model {self.id} was removed, or the server is stopping", unstarted=True))
+            self._until_awake.fail(Unavailable(f"model {self.key} was removed, or the server is stopping", unstarted=True))
         elif self.batcher.room.size or self._until_awake or (self._stands and not by_hand and self._restoring is None):
             self._look_at_file()
             self._wake()
@@ -394,7 +410,7 @@ class Model:
     def start_failed(self, replica: Replica, error: WakefulError) -> None:
         events = self._around.events
         if self.group.ready() or self.group.starting:
-            events.emit("scale", self.id, f"#{replica.index} could not be added: {error.message}; going on with {self.group.staying}")
+            events.emit("scale", self.key, f"#{replica.index} could not be added: {error.message}; going on with {self.group.staying}")
             self._growth.failed(error, monotonic())
             if self._leaving is None:
                 self._restore_later(self._restarts.failed(error, monotonic()))
@@ -403,7 +419,7 @@ class Model:
             self._after_leaving()
             return
         launched = replica.pid > 0  # else there was no room for it, and nobody has to go for that
-        if launched and isinstance(error, OutOfMemory) and self._oom_loads < OOM_LOAD_TRIES and self._around.supervisor.relieve(self.id):
+        if launched and isinstance(error, OutOfMemory) and self._oom_loads < OOM_LOAD_TRIES and self._around.supervisor.relieve(self.key):
             self._oom_loads += 1
             self.stats.load_retries += 1
             self._wake()
@@ -411,7 +427,7 @@ class Model:
         self._leaving = None
         pause = self.backoff.failed(error, monotonic())
         self._restore_later(pause)
-        events.emit("refuse", self.id, f"load failed: {error.message}; not tried again for {show_seconds(pause)}", code=error.code)
+        events.emit("refuse", self.key, f"load failed: {error.message}; not tried again for {show_seconds(pause)}", code=error.code)
         refusal = type(error)(error.message, retry_after=pause, unstarted=True)
         self.batcher.fail_all(refusal)
         self.batcher.held = False
@@ -432,7 +448,7 @@ class Model:
             self._leave_when_served()
 
     def memory_wanted(self) -> None:
-        self._around.supervisor.relieve(self.id)
+        self._around.supervisor.relieve(self.key)
 
     def lane_stuck(self, lane: Lane, seconds: float) -> None:
         _replica_of(lane).condemn(Death("stuck", f"a run has lasted {show_seconds(seconds)} and nobody waits for it any more"))
@@ -447,7 +463,7 @@ class Model:
             refused = self._culprits.add(whole, reason)
             asyncio.get_running_loop().call_soon(self.batcher.weed, lambda other: self._culprits.check(parts.outermost(other)))
         self._around.events.emit(
-            "blame", self.id, f"{describe(whole)}: {reason}, {request.deaths} times while it ran this request{refused}",
+            "blame", self.key, f"{describe(whole)}: {reason}, {request.deaths} times while it ran this request{refused}",
             request=whole.id, attempts=request.deaths, reason=reason,
         )
 
@@ -470,7 +486,7 @@ class Model:
         emit = self._around.events.emit
         signature = self.interface.signature
         if isinstance(result, str):
-            emit("probe", self.id, f"the self-test could not be made, requests run one by one: {result}")
+            emit("probe", self.key, f"the self-test could not be made, requests run one by one: {result}")
         elif signature is not None and self.file.identity == self._probing.identity:  # the model may sleep again by now
             self.file.learn(verdict=result.verdict, lone_seconds={1: result.lone_seconds} if replica.forkable else {})
             self.interface.learn(signature, result.verdict)
@@ -485,7 +501,7 @@ class Model:
     def _tell_batching(self) -> None:
         self._told = verdict = self.interface.verdict
         batching = "merges requests" if verdict.mergeable else "runs requests one by one"
-        self._around.events.emit("probe", self.id, f"{batching}: {verdict.reason}", mergeable=verdict.mergeable)
+        self._around.events.emit("probe", self.key, f"{batching}: {verdict.reason}", mergeable=verdict.mergeable)
 
     def _settled_awake(self) -> bool:
         return bool(self.group.ready()) and not self._probing.under_way
@@ -504,7 +520,7 @@ class Model:
         states: dict[str, int] = {}
         for replica in self.group.replicas:
             states[replica.state] = states.get(replica.state, 0) + 1
-        return Gauges(states, self.waiting, self._around.supervisor.resident_of(self.id))
+        return Gauges(states, self.waiting, self._around.supervisor.resident_of(self.key))
 
 
 def _replica_of(lane: Lane) -> Replica:

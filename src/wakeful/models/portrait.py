@@ -12,6 +12,8 @@ State = Literal["asleep", "loading", "ready", "busy"]
 class Portrait(NamedTuple):
     name: str
     version: str
+    versions: tuple[str, ...]
+    """All that are served under the name, oldest first."""
     state: State
     reason: str
     """Why it is not ready; empty for one that is."""
@@ -39,13 +41,19 @@ class Portrait(NamedTuple):
     def ready(self) -> bool:
         return self.state in ("ready", "busy")
 
+    @property
+    def newest(self) -> bool:
+        """Is it the one that the name alone stands for?"""
+        return self.version == self.versions[-1]
 
-def portrait(model: Model, version: str, resident_bytes: int) -> Portrait:
+
+def portrait(model: Model, versions: tuple[str, ...], resident_bytes: int) -> Portrait:
     settings, interface = model.settings, model.interface
     state = _state(model)
     return Portrait(
         name=model.id,
-        version=version,
+        version=model.version,
+        versions=versions,
         state=state,
         reason="" if state in ("ready", "busy") else _why_not_ready(model),
         merges=interface.merges,

@@ -1,17 +1,21 @@
 """Where models come from: the configuration, and a directory, which both may change while the daemon runs."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 
 from wakeful.config.effective import differences, model_keys
-from wakeful.config.models import scan
+from wakeful.config.models import look_again, scan
 from wakeful.config.problems import Problem
 from wakeful.config.settings import ModelSettings, Settings
+from wakeful.errors import WakefulError
 from wakeful.models.model import Model
 from wakeful.models.registry import Registry
 from wakeful.telemetry.events import Events
+
+Why = Callable[[ModelSettings], str]
+"""Says why a model is there, or is not there any more."""
 
 
 class Repository:
@@ -23,8 +27,8 @@ class Repository:
         self._make = make
         self._events = events
         self._changing = asyncio.Lock()
-        self.leaving: set[Model] = set()
-        """Removed models that have not finished their work."""
+        self.unregistered: set[Model] = set()
+        """Models that nobody can ask for: removed ones that have not finished their work, and versions that are to be ready before they come."""
 
     def register_all(self) -> None:
         """What the configuration names, and what was found in the directory at start."""
@@ -36,20 +40,137 @@ class Repository:
         settings, and what waits for a removed one is refused."""
         async with self._changing:
             self._settings = settings
-            wanted = {model.id: model for model in settings.models}
-            async with asyncio.TaskGroup() as changes:  # a model that finishes its work holds no other one up
-                for model in self._registry:
-                    if model.id not in wanted:
-                        self._events.emit("config", model.id, "removed: the configuration does not name it any more")
-                        changes.create_task(self._remove(model))
-                    elif model.settings != wanted[model.id]:
-                        changed = differences(model_keys(model.settings), model_keys(wanted[model.id]))
-                        self._events.emit("config", model.id, f"its settings have changed: {', '.join(changed)}")
-                        changes.create_task(model.replace(partial(self._instead, wanted[model.id])))
-                for found in settings.models:
-                    if found.id not in self._registry:
-                        self._events.emit("config", found.id, "added")
-                        self._instead(found).start_standing()
+            wanted = [*settings.models, *self._kept(settings.unread)]
+            names = {settings.id for settings in wanted} | {model.id for model in self._registry}
+            await self._go_over(names, wanted, lambda _: "added", lambda _: "the configuration does not name it any more")
+
+    async def refresh(self, name: str | None = None) -> None:
+        """Register new files and versions, forget vanished ones that were found by looking, and put changed ones to sleep so that they are loaded
+        anew; all, or those of one name."""
+        async with self._changing:
+            wanted = None if name is not None and self._other_spelling(name) else self._look(name)
+            if wanted is None:
+                return
+            names = {settings.id for settings in wanted} | {model.id for model in self._registry} if name is None else {name}
+            same = [model for one in names for model in self._registry.versions(one)]
+            await self._go_over(names, wanted, lambda settings: f"found {show(settings)}", lambda settings: f"{show(settings)} is gone")
+            for model in same:
+                if model in self._registry.versions(model.id) and model.file.changed():
+                    self._events.emit("config", model.key, f"{show(model.settings)} has changed; the next request loads it anew")
+                    await model.reload()
+
+    # ── what is there ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _look(self, name: str | None) -> list[ModelSettings] | None:
+        """The models that there are now, or those of one name; None if the directory cannot be read."""
+        report: list[Problem] = []
+        wanted = self._configured(name, report)
+        directory = self._settings.models_dir
+        if directory is not None:
+            served = {model.settings.place for model in self._registry}
+            try:
+                found, unread = scan(directory, self._settings, served, report, name)
+            except OSError as error:
+                text = f"{directory} cannot be read, so nothing has changed: {error.strerror}"
+                self._events.emit("config", "", text, code="models-dir")
+                return None
+            wanted += found + [settings for settings in self._kept(unread) if name in (None, settings.id)]
+        for problem in report:
+            self._events.emit("config", "", problem.message, code=problem.code)
+        return wanted
+
+    def _configured(self, name: str | None, report: list[Problem]) -> list[ModelSettings]:
+        """What the configuration names, with the versions that its directories have now."""
+        wanted: list[ModelSettings] = []
+        entries = {settings.id: settings for settings in self._settings.models if not settings.scanned and name in (None, settings.id)}
+        for settings in entries.values():
+            try:
+                there = look_again(settings, report)
+            except OSError as error:
+                report.append(Problem("file", f"{settings.home} cannot be read ({error.strerror}): its versions stay"))
+                there = []
+            wanted += there or [model.settings for model in self._registry.versions(settings.id)]
+        return wanted
+
+    def _kept(self, unread: Collection[Path]) -> list[ModelSettings]:
+        """What was found earlier, and could not be looked at now."""
+        return [model.settings for model in self._registry if model.settings.scanned and model.settings.place in unread]
+
+    def _other_spelling(self, name: str) -> bool:
+        """Does a model have this name but for upper and lower case? A look at one name does not find that."""
+        return name not in self._registry and any(name.lower() == model.id.lower() for model in self._registry)
+
+    # ── from one state to the next ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _go_over(self, names: Iterable[str], wanted: Iterable[ModelSettings], come: Why, gone: Why) -> None:
+        by_name: dict[str, list[ModelSettings]] = {name: [] for name in names}
+        for settings in wanted:
+            by_name[settings.id].append(settings)
+        async with asyncio.TaskGroup() as changes:  # a model that finishes its work holds no other one up
+            for versions in by_name.items():
+                changes.create_task(self._exchange(*versions, come, gone))
+
+    async def _exchange(self, name: str, wanted: list[ModelSettings], come: Why, gone: Why) -> None:
+        """Serve these versions of a model, and no others. The new one is ready before the old one goes."""
+        served = {model.key: model for model in self._registry.versions(name)}
+        keys = {settings.key for settings in wanted}
+        new = [settings for settings in wanted if settings.key not in served]
+        old = [model for key, model in served.items() if key not in keys]
+        async with asyncio.TaskGroup() as changes:
+            for settings in wanted:
+                model = served.get(settings.key)
+                if model is not None and model.settings != settings:
+                    changed = differences(model_keys(model.settings), model_keys(settings)) or ["path"]
+                    self._events.emit("config", model.key, f"its settings have changed: {', '.join(changed)}")
+                    changes.create_task(model.replace(partial(self._instead, settings)))
+            if new and served:
+                changes.create_task(self._succeed(new, old, come, gone))
+                return
+            for settings in new:
+                self._events.emit("config", settings.key, come(settings))
+                self._instead(settings).start_standing()
+            for model in old:
+                self._events.emit("config", model.key, f"removed: {gone(model.settings)}")
+                changes.create_task(self._remove(model))
+
+    async def _succeed(self, new: list[ModelSettings], old: list[Model], come: Why, gone: Why) -> None:
+        """New versions come, and old ones may go for them. If the newest is new and is to serve those who are served now, it is loaded first; if it
+        does not load, all stays as it is."""
+        before = self._registry.get(new[0].id)
+        arriving = [self._make(settings) for settings in new]
+        for model in arriving:
+            model.inherit(before)
+        heir = max(arriving, key=lambda model: int(model.version))
+        leads = before in old or int(heir.version) > int(before.version)
+        if leads and before.group.replicas and not await self._load_ahead(heir, before, come):
+            for model in arriving:
+                await model.close("config")
+            return
+        for model in old:
+            self._registry.remove(model)
+        for model in arriving:
+            self._registry.add(model)
+            if not model.group.replicas:
+                self._events.emit("config", model.key, come(model.settings))
+            model.start_standing()
+        async with asyncio.TaskGroup() as leaving:
+            for model in old:
+                self._events.emit("config", model.key, f"{heir.key} has taken its place")
+                leaving.create_task(self._leave(model, model.retire()))
+
+    async def _load_ahead(self, heir: Model, before: Model, come: Why) -> bool:
+        """Load a version that nobody can ask for yet."""
+        self._events.emit("config", heir.key, f"{come(heir.settings)}; {before.key} goes on until it is ready")
+        self.unregistered.add(heir)
+        try:
+            await heir.load()
+        except WakefulError as error:
+            text = f"it does not load, so {before.key} stays: {error.message}; a refresh tries it again"
+            self._events.emit("config", heir.key, text, code=error.code)
+            return False
+        finally:
+            self.unregistered.discard(heir)
+        return True
 
     def _instead(self, settings: ModelSettings) -> Model:
         """A new model under its name, from now on."""
@@ -58,42 +179,17 @@ class Repository:
         return model
 
     async def _remove(self, model: Model) -> None:
-        self._registry.remove(model.id)
-        self.leaving.add(model)
+        self._registry.remove(model)
+        await self._leave(model, model.close("config"))
+
+    async def _leave(self, model: Model, work: Awaitable[None]) -> None:
+        self.unregistered.add(model)
         try:
-            await model.close("config")
+            await work
         finally:
-            self.leaving.discard(model)
-
-    async def refresh(self) -> None:
-        """Register new files, forget vanished ones that were found by looking, and put changed ones to sleep so that they are loaded anew."""
-        async with self._changing:
-            await self._refresh()
-
-    async def _refresh(self) -> None:
-        directory = self._settings.models_dir
-        passed_over: list[Problem] = []
-        served = {model.settings.path for model in self._registry}
-        try:
-            found = scan(directory, self._settings, served, passed_over) if directory is not None else []
-        except OSError as error:
-            self._events.emit("config", "", f"{directory} cannot be read, so nothing has changed: {error.strerror}", code="models-dir")
-            return
-        for problem in passed_over:
-            self._events.emit("config", "", problem.message, code=problem.code)
-        paths = {settings.path for settings in found}
-        for model in self._registry:
-            if model.settings.scanned and model.settings.path not in paths:
-                self._events.emit("config", model.id, f"removed: {_show(model.settings.path)} is gone")
-                await self._remove(model)
-            elif model.file.changed():
-                self._events.emit("config", model.id, f"{_show(model.settings.path)} has changed; the next request loads it anew")
-                await model.reload()
-        for settings in found:
-            if settings.id not in self._registry:
-                self._instead(settings)
-                self._events.emit("config", settings.id, f"found {_show(settings.path)}")
+            self.unregistered.discard(model)
 
 
-def _show(path: Path) -> str:
-    return path.name
+def show(settings: ModelSettings) -> str:
+    """A model's file, as seen from the directory that it was found in."""
+    return settings.path.name if settings.home is None else str(settings.path.relative_to(settings.home.parent))

@@ -18,7 +18,7 @@ COPY_SHARE = 8
 class Owner(Protocol):
     """What is needed of the model."""
 
-    id: str
+    key: str
     settings: ModelSettings
     file: ModelFile
     group: ReplicaGroup
@@ -42,11 +42,11 @@ class Tenancy:
         estimate, least = self._estimate(replica)
         limit = model.settings.runtime.memory_limit
         more = least if self._is_first(replica) else estimate
-        if limit is not None and self._supervisor.resident_of(model.id) + more > limit:
-            refused(OutOfMemory(f"model {model.id} would need {show_bytes(more)} more, over its memory_limit of {show_bytes(limit)}"))
+        if limit is not None and self._supervisor.resident_of(model.key) + more > limit:
+            refused(OutOfMemory(f"model {model.key} would need {show_bytes(more)} more, over its memory_limit of {show_bytes(limit)}"))
             return
         tenant = self._tenants[replica.number] = Tenant(
-            model.id, replica.index, estimate, least=least, primary=self._is_first(replica), granted=granted, refused=refused,
+            model.key, replica.index, estimate, least=least, primary=self._is_first(replica), granted=granted, refused=refused,
             evict=lambda reason: model.group.end(replica, reason), standing=lambda: model.standing(replica),
         )
         self._supervisor.admit(tenant)
@@ -75,7 +75,7 @@ class Tenancy:
         tenant = self._tenants.get(replica.number)
         if tenant is not None:
             if not tenant.primary:  # so that what they share is still counted when the first one is gone
-                tenant.shared = self._supervisor.shared_of(self._model.id)
+                tenant.shared = self._supervisor.shared_of(self._model.key)
             self._supervisor.loaded_now(tenant)
 
     def release(self, replica: Replica) -> None:

@@ -26,7 +26,7 @@ class Event:
     """Seconds since 1970."""
     kind: Kind
     model: str
-    """Empty for what concerns the whole daemon."""
+    """Empty for what concerns the whole daemon; `name:version` where versions are numbered."""
     text: str
     """One line for people; holds the figures that matter."""
     figures: dict[str, Figure]
@@ -69,10 +69,10 @@ class Events:
             self.log.write(kind, model, text, figures)
 
     def list(self, since: int = 0, limit: int = 1000, model: str | None = None, kind: Kind | None = None) -> tuple[Event, ...]:
-        """The newest `limit` events after number `since`, oldest first."""
+        """The newest `limit` events after number `since`, oldest first; of a model, those of all its versions."""
         chosen: deque[Event] = deque(maxlen=limit)
         for event in self._kept:
-            if event.seq > since and model in (None, event.model) and kind in (None, event.kind):
+            if event.seq > since and model in (None, event.model, event.model.partition(":")[0]) and kind in (None, event.kind):
                 chosen.append(event)
         return tuple(chosen)
 

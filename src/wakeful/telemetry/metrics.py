@@ -111,20 +111,29 @@ class Gauges(NamedTuple):
     resident_bytes: int
 
 
+@lru_cache(maxsize=4096)
+def _escape(label: str) -> str:
+    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
 Listener = Callable[[str, str, str, float], None]
 """Takes model, protocol, outcome and seconds."""
 
 
 class ModelStats:
-    """All counters of one model. They live as long as the daemon, whatever becomes of the model's replicas or of its registration."""
+    """All counters of one model, or of one of its numbered versions.
+
+    They live as long as the daemon, whatever becomes of the model's replicas or of its registration."""
 
     __slots__ = (
-        "model", "requests", "queue_seconds", "run_seconds", "request_seconds", "failed_seconds", "load_seconds", "batch_rows", "unloads",
+        "model", "labels", "requests", "queue_seconds", "run_seconds", "request_seconds", "failed_seconds", "load_seconds", "batch_rows", "unloads",
         "scaling_steps", "restarts", "load_retries", "read_gauges", "_listener",
     )
 
-    def __init__(self, model: str, listener: Listener | None = None) -> None:
+    def __init__(self, model: str, listener: Listener | None = None, version: int | None = None) -> None:
         self.model = model
+        self.labels = f'model="{_escape(model)}"' + ("" if version is None else f',version="{version}"')
+        """As the page has them: `version` is there where versions are numbered."""
         self._listener = listener
         self.requests: defaultdict[tuple[str, str], int] = defaultdict(int)
         """By (protocol, outcome)."""
@@ -166,15 +175,15 @@ class Metrics:
         self.read_thrashing: Callable[[], float] = _nothing
         self.read_oldest_load: Callable[[], float] = _nothing
         self.read_dropped_lines: Callable[[], float] = _nothing
-        self._models: dict[str, ModelStats] = {}
+        self._models: dict[tuple[str, int | None], ModelStats] = {}
         self._process = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self._process)
 
-    def model(self, name: str) -> ModelStats:
+    def model(self, name: str, version: int | None = None) -> ModelStats:
         """The counters of a configured model; a name that comes back after its removal finds its old ones."""
-        stats = self._models.get(name)
+        stats = self._models.get((name, version))
         if stats is None:
-            stats = self._models[name] = ModelStats(name, self._listener)
+            stats = self._models[name, version] = ModelStats(name, self._listener, version)
         return stats
 
     def render(self) -> bytes:
@@ -200,12 +209,7 @@ def _nothing() -> float:
 # ── from counters to text ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 Samples = Iterable[tuple[tuple[str, ...], float]]
-"""Label values, in the order of the definition, and a number."""
-
-
-@lru_cache(maxsize=4096)
-def _escape(label: str) -> str:
-    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+"""Label values, in the order of the definition, and a number. Of a model, all its labels stand in the place of its name."""
 
 
 def _head(name: str) -> str:
@@ -215,8 +219,8 @@ def _head(name: str) -> str:
 
 def _family(name: str, samples: Samples) -> Iterator[str]:
     yield _head(name)
-    line = name + "{" + ",".join([f'{label}="%s"' for label in DEFINITIONS[name].labels]) + "} %s\n"
-    yield "".join([line % (*map(_escape, values), number) for values, number in samples])
+    line = name + "{" + ",".join(["%s" if label == "model" else f'{label}="%s"' for label in DEFINITIONS[name].labels]) + "} %s\n"
+    yield "".join([line % (*values, number) for values, number in samples])
 
 
 def _single(name: str, number: float) -> Iterator[str]:
@@ -226,32 +230,31 @@ def _single(name: str, number: float) -> Iterator[str]:
 def _histogram(name: str, bounds: Sequence[float], histograms: Iterable[tuple[str, Histogram]]) -> Iterator[str]:
     yield _head(name)
     edges = [*(f'le="{float(bound)}"}} ' for bound in bounds), 'le="+Inf"} ']
-    for model, histogram in histograms:
+    for label, histogram in histograms:
         if any(histogram.counts):  # hundreds of models that never woke would make every scrape long
-            label = f'model="{_escape(model)}"'
             counts = list(accumulate(histogram.counts))
             yield "".join([f"{name}_bucket{{{label},{edge}{count}\n" for edge, count in zip(edges, counts, strict=True)])
             yield f"{name}_sum{{{label}}} {histogram.sum}\n{name}_count{{{label}}} {counts[-1]}\n"
 
 
 def _counters(models: Sequence[ModelStats], unnamed: ModelStats) -> Iterator[str]:
-    yield from _family("wakeful_requests_total", [((m.model, *key), n) for m in (*models, unnamed) for key, n in m.requests.items()])
-    yield from _family("wakeful_unloads_total", [((m.model, reason), n) for m in models for reason, n in m.unloads.items()])
-    yield from _family("wakeful_scaling_steps_total", [((m.model, way), n) for m in models for way, n in m.scaling_steps.items()])
-    yield from _family("wakeful_restarts_total", [((m.model, cause), n) for m in models for cause, n in m.restarts.items()])
-    yield from _family("wakeful_load_retries_total", [((m.model,), m.load_retries) for m in models])
+    yield from _family("wakeful_requests_total", [((m.labels, *key), n) for m in (*models, unnamed) for key, n in m.requests.items()])
+    yield from _family("wakeful_unloads_total", [((m.labels, reason), n) for m in models for reason, n in m.unloads.items()])
+    yield from _family("wakeful_scaling_steps_total", [((m.labels, way), n) for m in models for way, n in m.scaling_steps.items()])
+    yield from _family("wakeful_restarts_total", [((m.labels, cause), n) for m in models for cause, n in m.restarts.items()])
+    yield from _family("wakeful_load_retries_total", [((m.labels,), m.load_retries) for m in models])
 
 
 def _histograms(models: Sequence[ModelStats]) -> Iterator[str]:
-    yield from _histogram("wakeful_queue_seconds", SECONDS, ((m.model, m.queue_seconds) for m in models))
-    yield from _histogram("wakeful_run_seconds", SECONDS, ((m.model, m.run_seconds) for m in models))
-    yield from _histogram("wakeful_request_seconds", SECONDS, ((m.model, m.request_seconds) for m in models))
-    yield from _histogram("wakeful_load_seconds", SECONDS, ((m.model, m.load_seconds) for m in models))
-    yield from _histogram("wakeful_batch_rows", ROWS, ((m.model, m.batch_rows) for m in models))
+    yield from _histogram("wakeful_queue_seconds", SECONDS, ((m.labels, m.queue_seconds) for m in models))
+    yield from _histogram("wakeful_run_seconds", SECONDS, ((m.labels, m.run_seconds) for m in models))
+    yield from _histogram("wakeful_request_seconds", SECONDS, ((m.labels, m.request_seconds) for m in models))
+    yield from _histogram("wakeful_load_seconds", SECONDS, ((m.labels, m.load_seconds) for m in models))
+    yield from _histogram("wakeful_batch_rows", ROWS, ((m.labels, m.batch_rows) for m in models))
 
 
 def _gauges(models: Sequence[ModelStats]) -> Iterator[str]:
-    live = [(stats.model, stats.read_gauges()) for stats in models if stats.read_gauges is not None]
+    live = [(stats.labels, stats.read_gauges()) for stats in models if stats.read_gauges is not None]
     none = dict.fromkeys(REPLICA_STATES, 0)
     yield from _family("wakeful_replicas", [((name, state), n) for name, g in live for state, n in (none | dict(g.replicas)).items()])
     yield from _family("wakeful_queue_requests", [((name,), gauges.queue_requests) for name, gauges in live])

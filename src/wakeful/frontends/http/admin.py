@@ -83,14 +83,14 @@ class AdminHandlers:
     async def oip_model(self, connection: Connection, head: Head, body: Buffer) -> None:
         parameters = head.route.parameters
         signature = await self._engine.signature(parameters["model"], parameters.get("version"))
-        shown = self._engine.portrait(parameters["model"])
+        shown = self._engine.portrait(parameters["model"], parameters.get("version"))
         batching = {"merged": shown.merges, "max_batch_size": shown.max_rows, "reason": shown.batching}
-        connection.respond_json(encode(oip_bodies.model_metadata(shown.name, [shown.version], signature, batching)))
+        connection.respond_json(encode(oip_bodies.model_metadata(shown.name, shown.versions, signature, batching)))
 
     async def oip_config(self, connection: Connection, head: Head, body: Buffer) -> None:
         parameters = head.route.parameters
         signature = await self._engine.signature(parameters["model"], parameters.get("version"))
-        shown = self._engine.portrait(parameters["model"])
+        shown = self._engine.portrait(parameters["model"], parameters.get("version"))
         connection.respond_json(encode(oip_bodies.model_config(shown.name, signature, shown.max_rows if shown.merges else 0)))
 
     def oip_model_ready(self, connection: Connection, head: Head, body: Buffer) -> None:
@@ -101,9 +101,9 @@ class AdminHandlers:
         connection.respond_json(encode({"name": shown.name, "ready": True}))
 
     def oip_statistics(self, connection: Connection, head: Head, body: Buffer) -> None:
-        parameters = head.route.parameters
-        engine = self._engine
-        shown = [engine.portrait(parameters["model"], parameters.get("version"))] if "model" in parameters else engine.portraits()
+        """Of one version, of all of a model, or of all models."""
+        name, version = head.route.parameters.get("model"), head.route.parameters.get("version")
+        shown = self._engine.portraits(name) if name is None or version is None else [self._engine.portrait(name, version)]
         connection.respond_json(encode(oip_bodies.statistics(shown)))
 
     def oip_repository_index(self, connection: Connection, head: Head, body: Buffer) -> None:
@@ -124,11 +124,15 @@ class AdminHandlers:
     # ── SnoozeML ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def snooze_models(self, connection: Connection, head: Head, body: Buffer) -> None:
-        connection.respond_json(encode(list(map(_info, self._engine.portraits()))))
+        connection.respond_json(encode(self._newest()))
 
     async def snooze_refresh(self, connection: Connection, head: Head, body: Buffer) -> None:
         await self._engine.refresh()
-        connection.respond_json(encode({"models": list(map(_info, self._engine.portraits()))}))
+        connection.respond_json(encode({"models": self._newest()}))
+
+    def _newest(self) -> list[snooze.ModelInfo]:
+        """This API knows no versions."""
+        return [_info(shown) for shown in self._engine.portraits() if shown.newest]
 
     async def snooze_load(self, connection: Connection, head: Head, body: Buffer) -> None:
         await self._verb(connection, head, self._engine.load, {"status": "loaded"})

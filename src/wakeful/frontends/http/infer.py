@@ -12,7 +12,6 @@ from wakeful.frontends.http.head import Head
 from wakeful.frontends.http.oip import Infer
 from wakeful.frontends.http.turns import Turns
 from wakeful.inference import FOREVER, InferRequest
-from wakeful.models.registry import VERSION
 from wakeful.tensors import Buffer, Tensor
 
 JSON_LENGTH = "inference-header-content-length"
@@ -64,7 +63,7 @@ def _are_large(outputs: Sequence[Tensor]) -> bool:
 
 class OipRequest(HttpRequest, kw_only=True):
     def encode(self, outputs: Sequence[Tensor]) -> tuple[bytes, int | None]:
-        return oip.encode_infer(self.model, VERSION, self.id, outputs, self.binary)
+        return oip.encode_infer(self.model, self.version, self.id, outputs, self.binary)
 
 
 class SnoozeRequest(HttpRequest, kw_only=True):

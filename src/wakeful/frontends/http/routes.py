@@ -61,7 +61,7 @@ def table(engine: Engine, spawn: Spawn, metrics: Role | None = None) -> list[Ent
         Entry("GET", "/v2/models/{model}[/versions/{version}]/stats", _LOOK, "oip", admin.oip_statistics, "Counts and times of the model"),
         Entry("GET", "/v2/models/{model}[/versions/{version}]", _LOOK, "oip", later(admin.oip_model), "Inputs, outputs, merging; does not wake it"),
         Entry("POST", "/v2/repository/index", _LOOK, "oip", admin.oip_repository_index, 'Models and states; with `{"ready": true}` those awake'),
-        Entry("POST", "/v2/repository/models/{model}/load", _ADMIN, "oip", later(admin.oip_load), "Wake the model, and answer when it is awake"),
+        Entry("POST", "/v2/repository/models/{model}/load", _ADMIN, "oip", later(admin.oip_load), "Look for new versions of the model, and wake it"),
         Entry("POST", "/v2/repository/models/{model}/unload", _ADMIN, "oip", later(admin.oip_unload), "Put the model to sleep"),
         # SnoozeML
         Entry("GET", "/", _LOOK, "snooze", admin.index, "Name and version of the server, and where to look"),
