@@ -22,6 +22,7 @@ from wakeful.frontends.access import Access
 from wakeful.frontends.http.openapi import described
 from wakeful.frontends.http.routes import Router, table
 from wakeful.frontends.http.server import HttpServer, url_of
+from wakeful.frontends.streams.streams import Streams
 from wakeful.frontends.tls import Certificate
 from wakeful.memory import budget
 from wakeful.memory.supervisor import Supervisor
@@ -83,12 +84,14 @@ class App:
         )
         self.cores = usable_cores(budget.cpu_quota(), len(os.sched_getaffinity(0)))
         confinement = Confinement(**asdict(settings.server.workers))
-        self.processes = Processes(lambda: budget.oom_kills() or 0, self._nursery_lost, confinement, settings.auth.variables)
+        hidden = (*settings.auth.variables, *(stream.endpoint_env for stream in settings.streams if stream.endpoint_env))
+        self.processes = Processes(lambda: budget.oom_kills() or 0, self._nursery_lost, confinement, hidden)
         self.errands = Errands(self.processes, self.supervisor, self.cache, self.events, self.cores)
         self.surroundings = Surroundings(self.processes, self.supervisor, self.events, self.cores, self.errands.wish_prepared, self._spawn)
         self.repository = Repository(settings, self.registry, self._make_model, self.events)
         self.engine = Engine(self.registry, self.supervisor, self.metrics, self.events, self.errands.inspect, self.repository.refresh)
         self.http = HttpServer(self._router(settings.auth).find, settings.server)
+        self.streams = Streams(self.engine, settings.server, self._spawn)
         self._certificate = certificate
         self.metrics.read_budget = lambda: self.supervisor.budget
         self.metrics.read_thrashing = lambda: self.supervisor.thrash.count
@@ -159,6 +162,7 @@ class App:
         self.engine.condition.ready = True
         for model in self.registry:
             model.start_standing()
+        await self.streams.apply(self.settings.streams)
         count = len(self.registry)
         url, took = url_of(sock, secure=self._certificate is not None), show_seconds(monotonic() - self._started)
         self.events.emit(
@@ -187,12 +191,16 @@ class App:
         """
         server = self.settings.server
         self.engine.condition.ready = False
+        self.streams.stop()
         if self.http.busy or server.lame_duck:
             self.events.emit("stop", "", f"stopping: {self.http.busy} requests are being answered, for {server.grace:g} s at most")
         await self._wait(lambda: False, server.lame_duck)
         self.http.close_listeners()
         closed = monotonic()
-        await self._wait(lambda: self.http.busy == 0 and monotonic() - closed > self.http.parting, server.grace)
+        await self._wait(lambda: self._done and monotonic() - closed > self.http.parting, server.grace)
+        if self.streams.busy:
+            self.events.emit("stop", "", f"{self.streams.busy} messages stay with their brokers, for whoever takes them next")
+        self.streams.abandon()
         self.engine.condition.draining = True
         cut = self.http.busy
         if cut:
@@ -203,6 +211,10 @@ class App:
         await self._wait(lambda: not self.http.busy and not any(model.group.replicas for model in models), LAST_SECONDS)
         self.http.close()
         return cut
+
+    @property
+    def _done(self) -> bool:
+        return self.http.busy == 0 and not self.streams.open
 
     async def _wait(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done`, for at most `seconds`. Each further signal ends one wait."""
@@ -233,8 +245,9 @@ class App:
             self._apply_asked.clear()
             try:
                 await self.repository.apply(self.settings)
+                await self.streams.apply(self.settings.streams)
             except Exception:
-                log.exception("the new configuration could not be applied to all models")
+                log.exception("the new configuration could not be applied to all models and streams")
             count = len(self.registry)
             self.events.emit("config", "", f"the configuration was applied: {count} model{'' if count == 1 else 's'}", models=count, code="reloaded")
 

@@ -85,7 +85,6 @@ CASES = [
     (ENTRY.replace("a.onnx", "\\u0000"), "missing-file", 3, 1, None),
     ("[server]\n[server]", "syntax", 2, 8, "the same table or key stands here a second time; several models are several [[models]]"),
     ("[server\n", "syntax", 1, 8, None),
-    ("[[streams]]\nname = 's'", "unsupported", 1, 3, "take [[streams]] out"),
     ("[auth]", "conflict", 1, 2, "add [[auth.api_keys]] or [auth.jwt], or set enabled = false"),
     ("[auth]\nenabeld = false", "unknown-key", 2, 1, "did you mean `enabled`?"),
     ("auth = 1", "wrong-type", 1, 1, "write [auth], in single brackets"),

@@ -122,8 +122,8 @@ def test_a_wrong_configuration_tells_the_reason(tmp_path: Path) -> None:
     assert "models.toml:" in message
 
 
-def test_streams_are_refused(tmp_path: Path) -> None:
-    assert "streams are not built yet" in failure(daemon(config=SnoozeConfig().add_stream()))
+def test_a_mock_needs_no_daemon() -> None:
+    assert "a mock is served by the client itself" in failure(daemon(config=SnoozeConfig().add_stream(broker="mock")))
 
 
 def test_a_busy_port_tells_the_reason() -> None:

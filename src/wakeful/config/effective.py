@@ -1,10 +1,12 @@
-"""The settings written back as a file: every key with the value that counts, whatever it came from. Keys of callers and secrets are left out."""
+"""The settings written back as a file: every key with the value that counts, whatever it came from. Keys of callers, secrets and passwords of
+endpoints are left out."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from wakeful.config.settings import AuthSettings, ModelSettings, Padding, Settings
+from wakeful.config.problems import masked
+from wakeful.config.settings import AuthSettings, ModelSettings, Padding, Settings, StreamSettings
 
 
 def effective(settings: Settings) -> str:
@@ -12,6 +14,7 @@ def effective(settings: Settings) -> str:
     parts = [_table("[server]", server_keys(settings)), _table("[defaults]", bound_keys(settings)), _callers(settings.auth)]
     models = {model.id: model for model in settings.models}  # of each the newest version: the others have the same keys
     parts += [_table("[[models]]", model_keys(model)) for model in models.values()]
+    parts += [_table("[[streams]]", stream_keys(stream)) for stream in settings.streams]
     return "\n".join(parts)
 
 
@@ -55,6 +58,17 @@ def model_keys(model: ModelSettings) -> dict[str, Any]:
         "load_timeout_secs": life.load_timeout,
         "queue_limit": admission.queue_limit, "request_timeout_ms": _milliseconds(admission.request_timeout),
         "device": runtime.device, "threads": runtime.threads or "auto", "prepare": runtime.prepare, "memory_limit": runtime.memory_limit,
+    }
+
+
+def stream_keys(stream: StreamSettings) -> dict[str, Any]:
+    """An entry of [[streams]], by its keys; of the endpoint what everybody may see."""
+    endpoint = {"endpoint": masked(stream.endpoint)} if stream.endpoint_env is None else {"endpoint_env": stream.endpoint_env}
+    return {
+        "name": stream.name, "broker": stream.broker, **endpoint, "input_topic": stream.input_topic, "model_id": stream.model_id,
+        "output_topic": stream.output_topic, "error_topic": stream.error_topic, "consumer_group": stream.consumer_group,
+        "auto_create_topics": stream.auto_create_topics, "concurrency": stream.concurrency, "partitions": stream.partitions,
+        "format": stream.format,
     }
 
 

@@ -16,6 +16,7 @@ from wakeful.config.models import configured_models, demo_models, expanded, repo
 from wakeful.config.problems import ConfigError, Place, Problem, in_order
 from wakeful.config.schema import SECTIONS, DefaultsTable, OverrideTable, ServerTable, Table, merged
 from wakeful.config.settings import AuthSettings, CacheSettings, ModelSettings, Settings
+from wakeful.config.streams import stream_settings
 from wakeful.config.validate import nearest, unknown_key, validate
 
 _PREFIX = "WAKEFUL_"
@@ -85,6 +86,7 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
     _check_ceiling(document, defaults, models, report)
     table = ServerTable.model_construct(None, **server)
     auth = auth_settings(document, options.api_keys, options.jwt_secret, environ, report)
+    streams = stream_settings(document, {model.id for model in models}, environ, report)
     _check_exposure(document, table, auth, report)
     _check_certificate(document, table, report)
     if any(problem.severity == "error" for problem in report):
@@ -97,6 +99,7 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
         models=tuple(models),
         models_dir=models_dir,
         auth=auth,
+        streams=streams,
         files=files,
         defaults=template,
         warnings=tuple(in_order(report)),
@@ -185,8 +188,6 @@ def _tables(
 ) -> tuple[dict[str, Any], DefaultsTable]:
     """[server] and [defaults] of the file with the overrides over them; all that is at the top of the file is looked at here."""
     report.extend(_unknown_section(document, key) for key in document.values if key not in SECTIONS)
-    if document.values.get("streams"):  # a file that asks for them must not run without
-        report.append(Problem("unsupported", "streams are not built yet", document.place(("streams",)), "streams", "take [[streams]] out"))
     server = _with_absolute_paths(_given(_section(document, "server", ServerTable, report)), Path(document.name).parent, home)
     server |= {key: value for key, value in overrides.items() if key in ServerTable.model_fields}
     _check_ports(document, server, report)

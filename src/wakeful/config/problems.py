@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 _SECRET = re.compile(r"""([\w-]*(?:key|secret|token|password|jwt)[\w-]*["']?\s*[=:]\s*).*""", re.IGNORECASE)
+_LOGIN = re.compile(r"://[^\s\"']*@")
+_QUERY = re.compile(r"(://[^\s\"'?]*)\?[^\s\"']*")
 _WIDEST_QUOTE = 160
 
 
@@ -59,6 +61,11 @@ class Problem:
         return "\n".join(lines)
 
 
+def masked(text: str) -> str:
+    """Addresses without the name, the password and the query that may be in them."""
+    return _QUERY.sub(r"\1", _LOGIN.sub("://...@", text))
+
+
 class ConfigError(Exception):
     """A configuration that cannot be used. `problems` holds every error and warning that was found, in the order of the file."""
 
@@ -87,7 +94,7 @@ def _quote(place: Place) -> list[str]:
     """The line with carets under the key. The value of a secret is not repeated: this text ends up in logs."""
     if place.line is None or place.column is None or not (place.source or "").strip():
         return []
-    source = _SECRET.sub(r"\1...", place.source or "")[:_WIDEST_QUOTE]
+    source = masked(_SECRET.sub(r"\1...", place.source or ""))[:_WIDEST_QUOTE]
     before = source[: place.column - 1]
     if len(before) < place.column - 1:
         return []

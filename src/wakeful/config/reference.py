@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from wakeful.config.schema import ApiKeyTable, AuthTable, BudgetTable, JwtTable, ModelTable, PadTable, ServerTable, TuningTable
+from wakeful.config.schema import ApiKeyTable, AuthTable, BudgetTable, JwtTable, ModelTable, PadTable, ServerTable, StreamTable, TuningTable
 from wakeful.config.settings import Role
 
 EXAMPLE = """\
@@ -50,8 +50,8 @@ the file, then the default. Every mistake is shown at once, with its line, and n
 counts in the end.
 
 `kill -HUP` makes a running daemon read it again. Models whose settings are the same are not touched; a changed one finishes what it runs,
-and what waits for it goes on under the new settings; a removed one takes no more requests. Keys of callers count from then on. `[server]`,
-the cache and the bounds of the whole daemon take a restart, which the log says. A file with a mistake changes nothing.
+and what waits for it goes on under the new settings; a removed one takes no more requests. So it is with streams. Keys of callers count from
+then on. `[server]`, the cache and the bounds of the whole daemon take a restart, which the log says. A file with a mistake changes nothing.
 
 Times end in `_secs` or `_ms` and may have fractions. Sizes are bytes, or text such as `"512MB"` (powers of 1000) and `"4GiB"` (powers
 of 1024).
@@ -84,11 +84,18 @@ One table a key, with `key` or `key_env`. Only its SHA-256 is kept. Names of rol
 _JWT = """\
 JSON web tokens, with `secret` or `secret_env`. A token needs `exp`; `nbf` counts where it is there; the role is the highest of `role` and
 `roles`, and `read_only` without one that is known. `--jwt-secret SECRET` goes before the file."""
-_LATER = """\
-## `[[streams]]`
+_STREAMS = """\
+One table a topic of a broker: each of its messages is a request, and the [answers](clients.md#messages-redis-rabbitmq-kafka) go to another
+topic. All keys have defaults. Each broker needs its library: `pip install 'wakeful[redis]'`, `[rabbitmq]` or `[kafka]`.
 
-Not built yet. A file that asks for streams is refused.
-"""
+```toml
+[[streams]]
+broker = "redis"
+endpoint = "redis://127.0.0.1:6379"
+input_topic = "fraud.requests"
+output_topic = "fraud.answers"
+model_id = "fraud"
+```"""
 _NUMBERS = {int: "whole number", float: "number", bool: "`true` or `false`", str: "text"}
 
 
@@ -105,7 +112,7 @@ def reference() -> str:
         _section("`[auth]`", _AUTH, dict(AuthTable.model_fields)),
         _section("`[[auth.api_keys]]`", _KEYS, dict(ApiKeyTable.model_fields)),
         _section("`[auth.jwt]`", _JWT, dict(JwtTable.model_fields)),
-        _LATER,
+        _section("`[[streams]]`", _STREAMS, dict(StreamTable.model_fields)),
     ]
     return "\n".join(sections)
 

@@ -150,6 +150,17 @@ def parse_role(value: object) -> Role:
     return role
 
 
+def _lower(value: object) -> object:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def parse_broker(value: object) -> object:
+    """In any case. SnoozeML's "mock" lives inside of its client."""
+    if _lower(value) == "mock":
+        raise ValueError('must be "redis", "rabbitmq" or "kafka" (a mock is served by the client itself, and needs no daemon)')
+    return _lower(value)
+
+
 Size = Annotated[int, BeforeValidator(parse_size)]
 SizeAboveZero = Annotated[int, BeforeValidator(parse_size), AfterValidator(_above_zero)]
 HeadSize = Annotated[int, BeforeValidator(parse_size), AfterValidator(_of_a_head)]
@@ -363,15 +374,33 @@ class JwtTable(Table):
     audience: Text | None = setting(None, "`aud` of every token; absent: any")
 
 
+class StreamTable(Table):
+    """[[streams]]"""
+
+    name: Text = setting("default-stream", "what events and metrics call it; no two streams share one")
+    broker: Annotated[Literal["redis", "rabbitmq", "kafka"], BeforeValidator(parse_broker)] = setting("redis", "what kind of server it is")
+    endpoint: Text = setting("redis://127.0.0.1:6379", "where it is: `redis://`, `rediss://`, `amqp://`, `amqps://`, or `HOST:PORT,...` of Kafka")
+    endpoint_env: Text | None = setting(None, "environment variable of the daemon that has the endpoint, for one with a password")
+    input_topic: Text = setting("snooze.requests", "Redis stream, queue or topic with requests")
+    model_id: Text | None = setting(None, "model for messages that name none; absent: each has to")
+    output_topic: Text = setting("snooze.responses", "where answers go to messages without `reply_to`")
+    error_topic: Text = setting("snooze.dlq", "where every error goes, as JSON: the dead letters")
+    consumer_group: Text = setting("snoozeml-group", "daemons of one group share the messages")
+    auto_create_topics: bool = setting(True, "whether topics that are missing are created")
+    concurrency: int = setting(16, "most messages in hand at a time; further ones stay with the broker", unit="messages", gt=0, le=10_000)
+    partitions: int = setting(1, "partitions of topics that are created in Kafka", gt=0, le=10_000)
+    format: Annotated[Literal["json", "protobuf"], BeforeValidator(_lower)] = setting("json", "form of requests and answers")
+
+
 SECRETS = frozenset({"key", "secret"})
 """Keys whose values no message repeats."""
 
 
 TABLES: dict[str, type[Table]] = {
     "[server]": ServerTable, "[defaults]": DefaultsTable, "[[models]]": ModelTable,
-    "[auth]": AuthTable, "[[auth.api_keys]]": ApiKeyTable, "[auth.jwt]": JwtTable,
+    "[auth]": AuthTable, "[[auth.api_keys]]": ApiKeyTable, "[auth.jwt]": JwtTable, "[[streams]]": StreamTable,
 }
-"""Title in messages to declaration; [[streams]] is refused as a whole."""
+"""Title in messages to declaration."""
 SECTIONS = ("server", "defaults", "models", "streams", "auth")
 ALIASES = {"max_delay_ms": "max_batch_delay_ms"}
 

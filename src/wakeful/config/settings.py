@@ -210,6 +210,31 @@ class AuthSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """One topic of a broker whose messages are requests."""
+
+    name: str
+    broker: Literal["redis", "rabbitmq", "kafka"]
+    endpoint: str = field(repr=False)
+    """May hold a password: `problems.masked` is for people."""
+    input_topic: str
+    output_topic: str
+    """Of answers to messages without `reply_to`."""
+    error_topic: str
+    """Dead letters."""
+    consumer_group: str
+    model_id: str | None = None
+    """For messages that name no model; None: each has to."""
+    auto_create_topics: bool = True
+    concurrency: int = 16
+    """Messages that may be in hand at a time."""
+    partitions: int = 1
+    format: Literal["json", "protobuf"] = "json"
+    endpoint_env: str | None = None
+    """The environment variable that had the endpoint: not for processes with models."""
+
+
+@dataclass(frozen=True, slots=True)
 class CacheSettings:
     """The cache of prepared models, learnt footprints and verdicts."""
 
@@ -227,6 +252,7 @@ class Settings:
     models: tuple[ModelSettings, ...]
     models_dir: Path | None
     auth: AuthSettings = AuthSettings()
+    streams: tuple[StreamSettings, ...] = ()
     files: tuple[Path, ...] = ()
     """Files that were read, for the start-up line."""
     defaults: ModelSettings = ModelSettings(id="", path=Path())

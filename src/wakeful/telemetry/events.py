@@ -8,7 +8,7 @@ from typing import Literal
 from wakeful import clock
 from wakeful.telemetry.logs import Log
 
-Kind = Literal["load", "unload", "scale", "evict", "refuse", "restart", "blame", "probe", "prepare", "config", "ready", "stop"]
+Kind = Literal["load", "unload", "scale", "evict", "refuse", "restart", "blame", "probe", "prepare", "config", "stream", "ready", "stop"]
 Figure = str | int | float | bool | None
 
 REPEATING: frozenset[Kind] = frozenset({"refuse"})

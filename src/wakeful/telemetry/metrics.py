@@ -62,6 +62,11 @@ DEFINITIONS = {
         Definition("wakeful_restarts_total", "counter", ("model", "cause"), "Replicas that were replaced after they died, by cause."),
         Definition("wakeful_load_retries_total", "counter", ("model",), "Loads tried again after memory had run out."),
         Definition("wakeful_oldest_load_seconds", "gauge", (), "Age of the oldest load that is not finished; 0 when there is none."),
+        Definition("wakeful_stream_connected", "gauge", ("stream",), "1 while the stream's broker answers, else 0."),
+        Definition("wakeful_stream_in_flight", "gauge", ("stream",), "Messages that were taken and are not acknowledged yet."),
+        Definition("wakeful_stream_consumed_total", "counter", ("stream",), "Messages that were taken, those that came again among them."),
+        Definition("wakeful_stream_published_total", "counter", ("stream",), "Messages that were published: answers and dead letters."),
+        Definition("wakeful_stream_errors_total", "counter", ("stream", "code"), "Messages that were answered with an error, by its code."),
         Definition("wakeful_log_lines_dropped_total", "counter", (), "Log lines lost because nobody read them."),
         Definition("snoozeml_requests_total", "counter", ("status",), "Inference requests of all models: success, error, and all (their sum)."),
         Definition("snoozeml_inference_latency_seconds_total", "counter", (), "Sum of the times from arrival to answer or refusal."),
@@ -70,9 +75,9 @@ DEFINITIONS = {
                    "Replicas that were ended: oom, idle, or capacity (room was needed for another)."),
         Definition("snoozeml_model_load_retries_total", "counter", (), "Loads tried again after memory had run out."),
         Definition("snoozeml_deallocation_thrashing_total", "counter", (), "Models that were needed again right after they had been evicted."),
-        Definition("snoozeml_stream_messages_consumed_total", "counter", (), "Always 0: there are no streams."),
-        Definition("snoozeml_stream_messages_published_total", "counter", (), "Always 0: there are no streams."),
-        Definition("snoozeml_stream_errors_total", "counter", (), "Always 0: there are no streams."),
+        Definition("snoozeml_stream_messages_consumed_total", "counter", (), "Messages that were taken from all streams."),
+        Definition("snoozeml_stream_messages_published_total", "counter", (), "Answers and dead letters that were published."),
+        Definition("snoozeml_stream_errors_total", "counter", (), "Messages that were answered with an error."),
     )
 }
 
@@ -164,6 +169,20 @@ class ModelStats:
             self._listener(self.model, protocol, outcome, seconds)
 
 
+class StreamStats:
+    """All counters of one stream. They live as long as the daemon."""
+
+    __slots__ = ("connected", "in_flight", "consumed", "published", "errors")
+
+    def __init__(self) -> None:
+        self.connected = False
+        self.in_flight = 0
+        self.consumed = 0
+        self.published = 0
+        self.errors: defaultdict[str, int] = defaultdict(int)
+        """By code."""
+
+
 class Metrics:
     """The counters of the whole daemon, and the page that shows them. `listener` hears of each request as it is settled."""
 
@@ -176,6 +195,7 @@ class Metrics:
         self.read_oldest_load: Callable[[], float] = _nothing
         self.read_dropped_lines: Callable[[], float] = _nothing
         self._models: dict[tuple[str, int | None], ModelStats] = {}
+        self._streams: dict[str, StreamStats] = {}
         self._process = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self._process)
 
@@ -185,6 +205,10 @@ class Metrics:
         if stats is None:
             stats = self._models[name, version] = ModelStats(name, self._listener, version)
         return stats
+
+    def stream(self, name: str) -> StreamStats:
+        """The counters of a configured stream."""
+        return self._streams.setdefault(name, StreamStats())
 
     def render(self) -> bytes:
         """The page, in Prometheus's text format (CONTENT_TYPE)."""
@@ -199,7 +223,8 @@ class Metrics:
         yield from _single("wakeful_thrashing_total", self.read_thrashing())
         yield from _single("wakeful_oldest_load_seconds", self.read_oldest_load())
         yield from _single("wakeful_log_lines_dropped_total", self.read_dropped_lines())
-        yield from _snooze([*models, self.unnamed], self.read_thrashing())
+        yield from _streams(self._streams)
+        yield from _snooze([*models, self.unnamed], self.read_thrashing(), list(self._streams.values()))
 
 
 def _nothing() -> float:
@@ -261,7 +286,15 @@ def _gauges(models: Sequence[ModelStats]) -> Iterator[str]:
     yield from _family("wakeful_resident_bytes", [((name,), gauges.resident_bytes) for name, gauges in live])
 
 
-def _snooze(models: Sequence[ModelStats], thrashing: float) -> Iterator[str]:
+def _streams(streams: Mapping[str, StreamStats]) -> Iterator[str]:
+    yield from _family("wakeful_stream_connected", [((name,), int(stream.connected)) for name, stream in streams.items()])
+    yield from _family("wakeful_stream_in_flight", [((name,), stream.in_flight) for name, stream in streams.items()])
+    yield from _family("wakeful_stream_consumed_total", [((name,), stream.consumed) for name, stream in streams.items()])
+    yield from _family("wakeful_stream_published_total", [((name,), stream.published) for name, stream in streams.items()])
+    yield from _family("wakeful_stream_errors_total", [((name, code), n) for name, s in streams.items() for code, n in s.errors.items()])
+
+
+def _snooze(models: Sequence[ModelStats], thrashing: float, streams: Sequence[StreamStats]) -> Iterator[str]:
     """The totals that SnoozeML's SDK reads. It takes the last line of a name, whatever the labels, so there is nothing per model here."""
     everything = sum(n for m in models for n in m.requests.values())
     success = sum(n for m in models for (_, outcome), n in m.requests.items() if outcome == SUCCESS)
@@ -274,6 +307,6 @@ def _snooze(models: Sequence[ModelStats], thrashing: float) -> Iterator[str]:
     yield from _family("snoozeml_model_deallocations_total", unloads)
     yield from _single("snoozeml_model_load_retries_total", sum(m.load_retries for m in models))
     yield from _single("snoozeml_deallocation_thrashing_total", thrashing)
-    yield from _single("snoozeml_stream_messages_consumed_total", 0)
-    yield from _single("snoozeml_stream_messages_published_total", 0)
-    yield from _single("snoozeml_stream_errors_total", 0)
+    yield from _single("snoozeml_stream_messages_consumed_total", sum(stream.consumed for stream in streams))
+    yield from _single("snoozeml_stream_messages_published_total", sum(stream.published for stream in streams))
+    yield from _single("snoozeml_stream_errors_total", sum(sum(stream.errors.values()) for stream in streams))

@@ -6,7 +6,7 @@ infinities, in outputs, are null, which the client reads as NaN.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Annotated, Literal, TypedDict
 
@@ -19,16 +19,17 @@ from wakeful.frontends.http.json_body import parse
 from wakeful.tensors import Buffer, Tensor
 
 State = Literal["idle", "loading", "ready", "busy"]
+Shape = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)], ...], msgspec.Meta(min_length=1, max_length=64)]
 
 
-class _Input(msgspec.Struct):
+class Input(msgspec.Struct):
     name: str
-    shape: Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)], ...], msgspec.Meta(min_length=1, max_length=64)]
+    shape: Shape
     data: msgspec.Raw
 
 
 class _Request(msgspec.Struct):
-    inputs: Annotated[list[_Input], msgspec.Meta(min_length=1)]
+    inputs: Annotated[list[Input], msgspec.Meta(min_length=1)]
 
 
 _decode_request = msgspec.json.Decoder(_Request).decode
@@ -39,9 +40,14 @@ def decode_infer(body: Buffer) -> tuple[Tensor, ...]:
 
     Raises InvalidInput with the path of the field.
     """
+    return tensors_of(parse(_decode_request, body).inputs)
+
+
+def tensors_of(inputs: Iterable[Input]) -> tuple[Tensor, ...]:
+    """The inputs of a request, as FP64. Raises InvalidInput with the path of the field."""
     tensors: list[Tensor] = []
     seen: set[str] = set()
-    for index, given in enumerate(parse(_decode_request, body).inputs):
+    for index, given in enumerate(inputs):
         path, name = f"inputs[{index}]", given.name
         if not name.strip():
             raise InvalidInput.field(f"{path}.name", "a name", repr(name))

@@ -1,0 +1,294 @@
+"""One stream: messages in, one engine verb, answers out, and only then acknowledged.
+
+Whatever happens between taking a message and acknowledging it (a crash, a lost broker, a stop), the broker hands it out again. So each is answered
+at least once.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple, TypeVar
+
+from wakeful.clock import monotonic
+from wakeful.config.problems import masked
+from wakeful.config.settings import StreamSettings
+from wakeful.engine import Engine
+from wakeful.errors import ExecutionFailed, InvalidInput, Overloaded, TooLarge, Unavailable, WakefulError
+from wakeful.frontends.http.infer import DECODED_HERE, ENCODED_HERE
+from wakeful.frontends.streams.broker import Broker, Delivery, Undeliverable
+from wakeful.frontends.streams.messages import Call, Form, failure
+from wakeful.inference import FOREVER, InferRequest
+from wakeful.telemetry.metrics import StreamStats
+from wakeful.telemetry.units import show_bytes
+from wakeful.tensors import Tensor
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+DELIVERIES = 5
+"""A message that was handed out more often, and never answered, takes down whoever has it: it becomes a dead letter, untried."""
+PATIENCE = 30.0
+"""Seconds of trying for a message that no model has set a limit for."""
+RETRY_SECONDS, LONGEST_RETRY = 0.05, 2.0
+"""The first pause before a request that was refused is made again, doubled each time up to the longest, unless the refusal asks for more."""
+RECONNECT_SECONDS, LONGEST_RECONNECT = 0.25, 15.0
+"""Likewise, before a broker that is not there is tried again."""
+
+
+class StreamRequest(InferRequest, kw_only=True):
+    done: "asyncio.Future[list[Tensor]]"
+
+    def answer(self, outputs: Sequence[Tensor], run_seconds: float) -> None:
+        if not self.done.done():
+            self.done.set_result([output._replace(data=bytes(output.data)) for output in outputs])
+
+    def refuse(self, error: WakefulError) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class Letter(NamedTuple):
+    """What is published for a message."""
+
+    topic: str
+    payload: bytes
+    id: str
+    model: str
+
+
+def pause_before_retry(error: WakefulError, attempt: int, left: float) -> float | None:
+    """Seconds until a request that was refused is made again; None: not at all. `left`: seconds until the message's deadline."""
+    if not isinstance(error, Overloaded | Unavailable):
+        return None
+    pause = max(error.retry_after or 0.0, grown(RETRY_SECONDS, attempt, LONGEST_RETRY))
+    return pause if pause < left else None
+
+
+def grown(seconds: float, times: int, longest: float) -> float:
+    """A pause that was doubled so many times."""
+    return min(seconds * 2.0 ** min(times, 32), longest)
+
+
+class Stream:
+    """Everything runs in the event loop; `run` is its whole life."""
+
+    def __init__(
+        self, settings: StreamSettings, make_broker: Callable[[], Broker], form: Form, engine: Engine, stats: StreamStats, max_message: int
+    ) -> None:
+        self.settings = settings
+        self.stats = stats
+        self.gone = asyncio.Event()
+        self._make_broker = make_broker
+        self._form = form
+        self._engine = engine
+        self._max_message = max_message
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[Any] | None = None
+        self._told = ""
+        """The state that people were told last."""
+        self._failures = 0
+        """Tries to reach the broker since it answered last."""
+
+    def stop(self) -> None:
+        """Take no more messages, and end when those in hand are answered."""
+        self._stopping.set()
+        if not self.stats.connected:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """End now. What is in hand stays with the broker."""
+        self._stopping.set()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def run(self) -> None:
+        """Serve until told to stop. A broker that is not there is tried again, more and more rarely."""
+        self._task = asyncio.current_task()
+        try:
+            broker = await asyncio.to_thread(self._make_broker)
+            while not self._stopping.is_set():
+                try:
+                    await self._serve(broker)
+                except Exception as error:  # noqa: BLE001 - every library has errors of its own, and all mean that the broker is lost
+                    self._lost(error)
+                    self._failures += 1
+                    await self._sleep(grown(RECONNECT_SECONDS, self._failures - 1, LONGEST_RECONNECT))
+        finally:
+            self.stats.connected = False
+            self.gone.set()
+
+    # ── the broker ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _serve(self, broker: Broker) -> None:
+        """One connection's life. Raises what ended it; messages in hand are dropped then, and come again."""
+        try:
+            await broker.open()
+            self._connected()
+            async with asyncio.TaskGroup() as group:
+                await self._consume(broker, group)
+        finally:
+            self.stats.connected = False
+            try:
+                await broker.close()
+            except Exception as error:  # noqa: BLE001 - it is lost anyway
+                log.debug("closing the way to a broker: %s", error)
+
+    async def _consume(self, broker: Broker, group: asyncio.TaskGroup) -> None:
+        limit = self.settings.concurrency
+        running: set[asyncio.Task[None]] = set()
+        while not self._stopping.is_set():
+            if len(running) >= limit:
+                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                running = {task for task in running if not task.done()}
+                continue
+            for delivery in await broker.receive(limit - len(running)):
+                running.add(group.create_task(self._handle(broker, delivery)))
+            running = {task for task in running if not task.done()}
+
+    async def _handle(self, broker: Broker, delivery: Delivery) -> None:
+        self.stats.consumed += 1
+        self.stats.in_flight += 1
+        try:
+            letters = await self._letters(delivery)
+            if letters is None:
+                return
+            for letter in letters:
+                await self._publish(broker, letter)
+            await broker.acknowledge(delivery)
+        finally:
+            self.stats.in_flight -= 1
+
+    async def _publish(self, broker: Broker, letter: Letter) -> None:
+        """A topic that the sender named and the broker refuses is the sender's fault, and becomes a dead letter."""
+        try:
+            await broker.publish(letter.topic, letter.payload, letter.id)
+        except Undeliverable as error:
+            if letter.topic in (self.settings.output_topic, self.settings.error_topic):
+                raise
+            reason = InvalidInput(f"reply_to: nothing can be published to {letter.topic}: {error}")
+            self.stats.errors[reason.code] += 1
+            await broker.publish(self.settings.error_topic, failure(letter.id, letter.model, reason, 0.0), letter.id)
+        self.stats.published += 1
+
+    def _connected(self) -> None:
+        self.stats.connected = True
+        self._failures = 0
+        settings = self.settings
+        self._tell("connected", f"{masked(settings.endpoint)} answers: reading {settings.input_topic} as {settings.consumer_group}")
+
+    def _lost(self, error: BaseException) -> None:
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        text = str(error) or type(error).__name__
+        if secret := re.search(r"://[^:@/]*:([^\s]+)@", self.settings.endpoint):
+            text = text.replace(secret[1], "...")
+        self._tell("lost", f"{masked(self.settings.endpoint)} cannot be used, and is tried again until it can: {masked(text)}")
+
+    def _tell(self, state: str, text: str) -> None:
+        if state == self._told:
+            return
+        self._told = state
+        name = self.settings.name
+        self._engine.events.emit("stream", "", f"{name}: {text}", stream=name, broker=self.settings.broker, state=state)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Ends early when the stream is told to stop."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
+
+    # ── one message ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _letters(self, delivery: Delivery) -> list[Letter] | None:
+        """What is to be published for a message: its answer, or its error. None: nothing, as it stays with the broker."""
+        arrived = monotonic()
+        call, model = None, self.settings.model_id
+        try:
+            call = self._opened(delivery)
+            model = call.model or model
+            inputs = await self._decoded(call, delivery)
+            if model is None:
+                model = "unrouted"
+                raise InvalidInput("model_id: the message names no model, and the stream has none for such messages")
+        except WakefulError as error:
+            self._engine.refused(model or "", "stream", error, monotonic() - arrived)
+            return self._failed(call, model, error, arrived)
+        except Exception:
+            log.exception("a message could not be decoded")
+            return self._failed(call, model, ExecutionFailed("internal error"), arrived)
+        try:
+            outputs = await self._infer(model, call, inputs, arrived)
+            if outputs is None:
+                return None
+            encode = partial(self._form.answer, call, model, outputs, 1000 * (monotonic() - arrived))
+            body = await _here_or_elsewhere(encode, sum(len(output.data) for output in outputs), ENCODED_HERE)
+        except WakefulError as error:
+            return self._failed(call, model, error, arrived)
+        return [Letter(call.reply_to or self.settings.output_topic, body, call.id, model)]
+
+    def _opened(self, delivery: Delivery) -> Call:
+        """The envelope. Raises the error of a message that is not looked into further."""
+        if len(delivery.payload) > self._max_message:
+            size, limit = show_bytes(len(delivery.payload)), show_bytes(self._max_message)
+            raise TooLarge(f"the message has {size}, over the limit of {limit} (max_body)")
+        if delivery.times > DELIVERIES + 1:  # even its envelope may be what is fatal
+            raise _poisonous(delivery)
+        return self._form.open(delivery.payload)
+
+    async def _decoded(self, call: Call, delivery: Delivery) -> tuple[Tensor, ...]:
+        if delivery.times > DELIVERIES:
+            raise _poisonous(delivery)
+        if call.fault is not None:
+            raise call.fault
+        if call.reply_to == self.settings.input_topic:
+            raise InvalidInput("reply_to: the answer would be read as a request there")
+        return await _here_or_elsewhere(call.inputs, len(delivery.payload), DECODED_HERE)
+
+    async def _infer(self, model: str, call: Call, inputs: tuple[Tensor, ...], arrived: float) -> list[Tensor] | None:
+        """The outputs. What is refused for now is tried again until the deadline. None: the stream stops, and the message stays."""
+        deadline = FOREVER if call.timeout is None else arrived + call.timeout
+        for attempt in count():
+            done: asyncio.Future[list[Tensor]] = asyncio.get_running_loop().create_future()
+            request = StreamRequest(model, inputs, monotonic(), deadline, id=call.id, coerce=True, protocol="stream", done=done)
+            try:
+                self._engine.infer(request)
+                return await done
+            except WakefulError as error:
+                if deadline == FOREVER:
+                    deadline = arrived + PATIENCE if request.deadline == FOREVER else request.deadline
+                pause = pause_before_retry(error, attempt, deadline - monotonic())
+                passing = isinstance(error, Overloaded | Unavailable)
+                if not (passing and self._stopping.is_set()):
+                    if pause is None:
+                        raise
+                    await self._sleep(pause)
+            finally:
+                request.left = True
+            if self._stopping.is_set():
+                return None
+        raise AssertionError  # for the type checker, to which `count` may end
+
+    def _failed(self, call: Call | None, model: str | None, error: WakefulError, arrived: float) -> list[Letter]:
+        """To the dead letters; and where the answer would have gone, unless that holds Protobuf, which has no room for an error."""
+        self.stats.errors[error.code] += 1
+        id = "unknown" if call is None else call.id
+        model = model or "unknown"
+        body = failure(id, model, error, 1000 * (monotonic() - arrived))
+        topics = [self.settings.error_topic]
+        if self.settings.format == "json":
+            topics.append((call and call.reply_to) or self.settings.output_topic)
+        return [Letter(topic, body, id, model) for topic in topics]
+
+
+def _poisonous(delivery: Delivery) -> ExecutionFailed:
+    return ExecutionFailed(f"the message was handed out {delivery.times - 1} times and never answered: whoever takes it seems to die of it")
+
+
+async def _here_or_elsewhere(work: Callable[[], T], size: int, limit: int) -> T:
+    """In a thread where it would hold up the loop."""
+    return await asyncio.to_thread(work) if size > limit else work()
