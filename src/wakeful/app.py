@@ -85,7 +85,7 @@ class App:
         self.cores = usable_cores(budget.cpu_quota(), len(os.sched_getaffinity(0)))
         confinement = Confinement(**asdict(settings.server.workers))
         hidden = (*settings.auth.variables, *(stream.endpoint_env for stream in settings.streams if stream.endpoint_env))
-        self.processes = Processes(lambda: budget.oom_kills() or 0, self._nursery_lost, confinement, hidden)
+        self.processes = Processes(lambda: budget.oom_kills() or 0, self._nursery_lost, confinement, hidden, self._printed)
         self.errands = Errands(self.processes, self.supervisor, self.cache, self.events, self.cores)
         self.surroundings = Surroundings(self.processes, self.supervisor, self.events, self.cores, self.errands.wish_prepared, self._spawn)
         self.repository = Repository(settings, self.registry, self._make_model, self.events)
@@ -122,6 +122,10 @@ class App:
 
     def _nursery_lost(self, backend: str, reason: str) -> None:
         self.events.emit("restart", "", f"the nursery for {backend} has died ({reason}) and is started again; replicas live on", cause=reason)
+
+    def _printed(self, backend: str, line: str) -> None:
+        """By a process with models, or the library in it."""
+        self.log.write("print", backend, line)
 
     # ── the three verbs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

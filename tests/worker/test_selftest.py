@@ -8,7 +8,7 @@ import pytest
 from onnx import numpy_helper
 
 from tests import onnx_models
-from wakeful.backends.base import LoadOptions
+from wakeful.backends.base import LoadOptions, Plain
 from wakeful.backends.onnx import OnnxBackend, open_model
 from wakeful.errors import OutOfMemory
 from wakeful.runtime.messages import Signature, TensorSpec
@@ -168,18 +168,13 @@ def test_a_model_that_takes_no_made_up_input_is_not_merged_and_says_what_to_do(t
     assert 'batching = "on"' in verdict.reason
 
 
-class Starved:
+class Starved(Plain):
     """A backend whose memory is at its end."""
 
     signature = signature(("N", 4))
-    device, forkable, prepared, draft = "cpu", False, False, False
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         raise OutOfMemory("no room")
-
-    def improve(self) -> None: ...
-
-    def settle(self) -> None: ...
 
 
 def test_running_out_of_memory_is_no_verdict() -> None:

@@ -20,7 +20,7 @@ import onnxruntime as ort
 from numpy.random import default_rng
 
 from wakeful.backends import onnx_file, trial
-from wakeful.backends.base import LoadOptions
+from wakeful.backends.base import LoadOptions, Plain
 from wakeful.backends.onnx_errors import load_error, run_error
 from wakeful.errors import InvalidInput, Unavailable
 from wakeful.runtime.messages import Signature, TensorSpec
@@ -65,7 +65,7 @@ _FATAL = 4
 """Log severity. ONNX Runtime logs every error that it also raises, so that each bad request would leave a line (with paths) on stderr."""
 
 
-class OnnxBackend:
+class OnnxBackend(Plain):
     """One session. See `backends.base.Backend`."""
 
     def __init__(

@@ -5,7 +5,7 @@ Axis 0 comes first in row-major order, so joining tensors along it is joining th
 
 from collections.abc import Sequence
 
-from wakeful.errors import ExecutionFailed
+from wakeful.errors import ExecutionFailed, InvalidInput
 from wakeful.inference import InferRequest
 from wakeful.runtime.arena import Slot, aligned
 from wakeful.runtime.messages import Placement
@@ -82,8 +82,13 @@ def cut(placements: Sequence[Placement], row_counts: Sequence[int], view: memory
 
 
 def wanted(request: InferRequest, outputs: list[Tensor]) -> list[Tensor]:
-    """The outputs that the caller asked for, in the caller's order; all of them if it named none."""
+    """The outputs that the caller asked for, in the caller's order; all of them if it named none.
+
+    Raises InvalidInput for a name that is none of them, which is known only now where a model declares nothing.
+    """
     if request.outputs is None:
         return outputs
     by_name = {tensor.name: tensor for tensor in outputs}
+    if unknown := [name for name in request.outputs if name not in by_name]:
+        raise InvalidInput.field("outputs", f"names among {sorted(by_name)}", f"{unknown[0]!r}")
     return [by_name[name] for name in request.outputs]

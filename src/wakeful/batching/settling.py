@@ -4,7 +4,7 @@ import logging
 
 from wakeful.batching import collate, parts
 from wakeful.clock import monotonic
-from wakeful.errors import ExecutionFailed, TimedOut, WakefulError
+from wakeful.errors import ExecutionFailed, InvalidInput, TimedOut, WakefulError
 from wakeful.inference import InferRequest
 from wakeful.telemetry.metrics import SUCCESS, ModelStats
 from wakeful.tensors import Tensor
@@ -26,11 +26,16 @@ class Settler:
         if request.settled or request.left:
             self._settle(request, SUCCESS)
             return
+        try:
+            wanted = outputs if request.outputs is None else collate.wanted(request, outputs)
+        except InvalidInput as error:
+            self.refuse(request, error)
+            return
         request.settled = True
         if request.protocol:  # as in _settle
             self._stats.settled(request.protocol, SUCCESS, monotonic() - request.arrived)
         try:
-            request.answer(outputs if request.outputs is None else collate.wanted(request, outputs), seconds)
+            request.answer(wanted, seconds)
         except Exception:
             log.exception("an answer for model %s could not be written", request.model)
             self._tell(request, ExecutionFailed("the answer could not be written"))

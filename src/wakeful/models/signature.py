@@ -54,6 +54,7 @@ class Validator:
         self._inputs = {spec.name: position for position, spec in enumerate(signature.inputs)}
         self._outputs = frozenset(spec.name for spec in signature.outputs)
         self._required = frozenset(spec.name for spec in signature.inputs if not spec.optional)
+        self._undeclared = signature.undeclared
         self._forms: dict[tuple[Key, ...], Form] = {}
         self._groups: dict[Hashable, int] = {}
 
@@ -73,18 +74,12 @@ class Validator:
             request.inputs = [request.inputs[position] for position in form.order]
         request.rows = form.rows
         request.group = form.group
-        if request.outputs is not None and not self._outputs.issuperset(request.outputs):
+        if request.outputs is not None and not self._undeclared and not self._outputs.issuperset(request.outputs):
             unknown = next(name for name in request.outputs if name not in self._outputs)
             raise InvalidInput.field("outputs", f"names among {sorted(self._outputs)}", f"{unknown!r}")
 
     def _learn(self, key: tuple[Key, ...]) -> Form:
-        names = [name for name, _, _ in key]
-        for name, datatype, shape in key:
-            self._check(name, datatype, shape)
-        missing = self._required.difference(names)
-        if missing:
-            raise InvalidInput.field("inputs", f"{sorted(self._required)}", f"no {min(missing)!r}")
-        positions = sorted(range(len(key)), key=lambda at: self._inputs[names[at]])
+        positions = list(range(len(key))) if self._undeclared else self._positions(key)
         ordered = tuple(key[at] for at in positions)
         rows, group = self._merging(ordered)
         form = Form(rows, group, None if positions == list(range(len(key))) else tuple(positions))
@@ -93,6 +88,16 @@ class Validator:
             self._groups.clear()
         self._forms[key] = form
         return form
+
+    def _positions(self, key: tuple[Key, ...]) -> list[int]:
+        """Of the inputs, in the model's order. Raises InvalidInput where they are not what it declares."""
+        names = [name for name, _, _ in key]
+        for name, datatype, shape in key:
+            self._check(name, datatype, shape)
+        missing = self._required.difference(names)
+        if missing:
+            raise InvalidInput.field("inputs", f"{sorted(self._required)}", f"no {min(missing)!r}")
+        return sorted(range(len(key)), key=lambda at: self._inputs[names[at]])
 
     def _check(self, name: str, datatype: str, shape: tuple[int, ...]) -> None:
         position = self._inputs.get(name)
@@ -117,7 +122,8 @@ class Validator:
             return 1, None
         sizes = {shape[0] if shape else 0 for _, _, shape in ordered}
         rows = sizes.pop() if len(sizes) == 1 else 0
-        if not self.mergeable or rows == 0 or any(name not in self._required for name, _, _ in ordered):
+        optional = not self._undeclared and any(name not in self._required for name, _, _ in ordered)
+        if not self.mergeable or rows == 0 or optional:
             return max(rows, 1), None
         likeness = self._likeness(ordered)
         if likeness not in self._groups:
@@ -132,7 +138,9 @@ class Validator:
         return tuple((name, datatype, padder.trailing(name, shape)) for name, datatype, shape in ordered)
 
     def _cast(self, tensor: Tensor) -> Tensor:
-        """A tensor of plain numbers in the datatype that the model declares."""
+        """A tensor of plain numbers in the datatype that the model declares; as they came over the wire where it declares nothing."""
+        if self._undeclared:
+            return cast(tensor, TensorSpec(tensor.name, "FP32", ()))
         position = self._inputs.get(tensor.name)
         if position is None:
             return tensor

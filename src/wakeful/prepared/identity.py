@@ -4,7 +4,7 @@ import hashlib
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +23,9 @@ COARSEST_CLOCK = 3.0
 """Seconds: some file systems keep times no finer than two, and another machine's clock may differ."""
 MOST_DIRECTORIES = 256
 
+COMPILED, ENVIRONMENT = "__pycache__", "pyvenv.cfg"
+"""What Python writes beside code that it imports, and what makes a directory an environment of its own."""
+
 _CHUNK = 256 * 1024
 _MARK = b"\n\x08location\x12"
 _LOCATION = re.compile(re.escape(_MARK) + rb"(?:([\x00-\x7f])|([\x80-\xff])([\x00-\x7f]))", re.DOTALL)
@@ -32,16 +35,26 @@ _LONGEST_ENTRY = 4 * 1024 + len(_MARK) + 2
 
 
 def model_files(model: Path) -> list[Path]:
-    """The files that make up a model, itself first; the files of the directory if it is one.
+    """The files that make up a model, itself first; the files in and below the directory if it is one.
 
     An ONNX file may keep weights in others beside it. A file there belongs to the model with the longest name that begins its own, as
     `encoder.onnx.data` does; one that begins like no model (`weights.bin`) may belong to any. Whether the model really uses it is only known
-    to who reads the whole model. Subdirectories are not looked into: see `data_elsewhere`.
+    to who reads the whole model. Directories beside it are not looked into: see `data_elsewhere`.
     """
     if model.is_dir():
-        return sorted(path for path in model.iterdir() if path.is_file())
+        return sorted(_files_below(model))
     companions = _companions(model.parent, model.suffix)
     return [model, *(model.parent / name for name in sorted(companions.of_model.get(model.stem, []) + companions.of_any))]
+
+
+def _files_below(directory: Path) -> Iterator[Path]:
+    """Not those that others keep there: hidden ones, compiled code, and environments of an interpreter, with all that is installed in them."""
+    for home, directories, files in os.walk(directory):
+        if ENVIRONMENT in files:
+            directories.clear()
+            continue
+        directories[:] = (name for name in directories if name != COMPILED and not name.startswith("."))
+        yield from (Path(home, name) for name in files if not name.startswith("."))
 
 
 class _Companions(NamedTuple):
@@ -96,6 +109,7 @@ def identity_of(model: Path) -> str:
     The change time is part of it because what unpacks archives sets the modification time as it likes, and inode numbers are used again.
     """
     facts = [os.path.realpath(model)]
+    home = model if model.is_dir() else model.parent
     for path in model_files(model):
         try:
             status = path.stat()
@@ -103,7 +117,7 @@ def identity_of(model: Path) -> str:
             if path == model:
                 raise
             continue  # a draft beside it, which has been renamed meanwhile
-        facts.append(f"{path.name} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}")
+        facts.append(f"{path.relative_to(home)} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}")
     return digest(*facts)
 
 

@@ -28,6 +28,8 @@ class Signature(msgspec.Struct, frozen=True, array_like=True):
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     platform: str = "onnxruntime_onnx"
+    undeclared: bool = False
+    """It declares nothing: whatever comes is given to the model, and what that gives is known after a run."""
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):

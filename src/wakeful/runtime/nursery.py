@@ -26,6 +26,8 @@ WAKING_LOOKS = 30
 """The same while it imports its library, which may come from a slow disk."""
 QUIET_LIBRARIES = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Libraries must start no threads of their own in a process that will fork."""
+OUTPUT_CHUNK, OUTPUT_PAUSE = 16 * 1024, 0.1
+"""Bytes that are read at once of what is printed, and the seconds until more is read after so many."""
 SLOTS = 2
 """One slot is collated, or answered from, while the other one runs."""
 
@@ -201,7 +203,8 @@ class Nursery:
         self._restart = asyncio.get_running_loop().call_later(delay, self.start)
 
     def _read_output(self, fd: int) -> None:
-        """Pass on what native libraries and user code print, line by line; a pipe that nobody reads would block them."""
+        """Pass on what native libraries and user code print, line by line; a pipe that nobody reads would block them. Who prints without end is read
+        slowly: nobody else shall wait for that."""
         loop = asyncio.get_running_loop()
         os.set_blocking(fd, False)
         rest = b""
@@ -209,7 +212,7 @@ class Nursery:
         def readable() -> None:
             nonlocal rest
             try:
-                data = os.read(fd, 65536)
+                data = os.read(fd, OUTPUT_CHUNK)
             except BlockingIOError:
                 return
             if not data:
@@ -219,6 +222,9 @@ class Nursery:
             for line in lines:
                 self._observer.replica_output(line.decode("utf-8", "replace"))
             rest = rest[-4096:]
+            if len(data) == OUTPUT_CHUNK:
+                loop.remove_reader(fd)
+                loop.call_later(OUTPUT_PAUSE, loop.add_reader, fd, readable)
 
         loop.add_reader(fd, readable)
 

@@ -40,15 +40,16 @@ class Processes:
 
     def __init__(
         self, oom_kills: Callable[[], int], on_nursery_lost: Callable[[str, str], None],
-        confinement: Confinement = CONFINED, hidden: Iterable[str] = (),
+        confinement: Confinement = CONFINED, hidden: Iterable[str] = (), on_output: Callable[[str, str], None] | None = None,
     ) -> None:
-        """`hidden`: environment variables that are no business of a model's."""
+        """`hidden`: environment variables that are no business of a model's. `on_output` hears each line that one prints, and of which backend."""
         self._confinement = confinement
         self._hidden = frozenset(hidden)
         self._nurseries: dict[str, Nursery] = {}
         self._oom_kills = oom_kills
         self._oom_seen = oom_kills()
         self.on_nursery_lost = on_nursery_lost
+        self.on_output = on_output or (lambda backend, line: log.info("%s: %s", backend, line))
         self._numbers = 0
         self._unforked: dict[int, str] = {}
         self._statuses: dict[int, int] = {}
@@ -187,4 +188,4 @@ class _Reports:
         self._processes.fork_failed(replica, reason)
 
     def replica_output(self, line: str) -> None:
-        log.info("%s: %s", self._backend, line)
+        self._processes.on_output(self._backend, line)

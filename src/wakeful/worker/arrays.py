@@ -12,27 +12,29 @@ from wakeful.tensors import DTYPES, LENGTH, decode_strings, element_count, encod
 NUMPY = {name: np.dtype(dtype.numpy) for name, dtype in DTYPES.items()}
 
 
-def read(placement: Placement, slot: memoryview) -> np.ndarray:
-    """A view of an input; BYTES as an object array of `str`, because ONNX Runtime takes the repr of anything else.
+def read(placement: Placement, slot: memoryview, *, binary: bool = False) -> np.ndarray:
+    """A view of an input. BYTES come as objects: `bytes` if `binary`, else `str`, because ONNX Runtime takes the repr of anything else.
 
-    Raises InvalidInput where BYTES are not UTF-8, or where a shape without elements has more than NumPy can count in its other dimensions.
+    Raises InvalidInput where BYTES are to be text and are not UTF-8, or where a shape without elements has more than NumPy can count in its other
+    dimensions.
     """
     try:
         if placement.datatype != "BYTES":
             return np.ndarray(placement.shape, NUMPY[placement.datatype], slot, placement.offset)
-        return _texts(placement, slot[placement.offset : placement.offset + placement.nbytes]).reshape(placement.shape)
+        elements = np.empty(element_count(placement.shape), object)
+        elements[:] = decode_strings(slot[placement.offset : placement.offset + placement.nbytes], elements.size, placement.name)
+        return (elements if binary else _texts(placement, elements)).reshape(placement.shape)
     except ValueError as error:
         raise InvalidInput(f"input {placement.name}: shape {list(placement.shape)} cannot be held: {error}") from error
 
 
-def _texts(placement: Placement, data: memoryview) -> np.ndarray:
-    texts = np.empty(element_count(placement.shape), object)
-    for index, element in enumerate(decode_strings(data, texts.size, placement.name)):
+def _texts(placement: Placement, elements: np.ndarray) -> np.ndarray:
+    for index, element in enumerate(elements):
         try:
-            texts[index] = element.decode()
+            elements[index] = element.decode()
         except UnicodeDecodeError as error:
             raise InvalidInput.field(placement.name, "UTF-8 text", f"{error.reason} in element {index}") from error
-    return texts
+    return elements
 
 
 def layout(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray], start: int) -> tuple[tuple[Placement, ...], int]:

@@ -9,15 +9,18 @@ import os
 import resource
 import select
 import socket
+import struct
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
+import msgspec
+
 from wakeful.backends import catalog
-from wakeful.backends.base import Backend, LoadOptions
-from wakeful.errors import ExecutionFailed, OutOfMemory, WakefulError
+from wakeful.backends.base import Backend, Elsewhere, LoadOptions
+from wakeful.errors import ExecutionFailed, OutOfMemory, Unavailable, WakefulError
 from wakeful.runtime.arena import Slot
 from wakeful.runtime.channel import decoder, receive_descriptors
 from wakeful.runtime.messages import (
@@ -42,7 +45,7 @@ from wakeful.runtime.messages import (
     Verdict,
     encode,
 )
-from wakeful.worker import arrays, selftest
+from wakeful.worker import arrays, elsewhere, family, selftest
 
 OOM_SCORE = 600
 """Where the kernel must kill, it shall take a replica before the daemon (0) and before most other processes."""
@@ -54,15 +57,25 @@ MEASURE_SECONDS = 2.0
 GROWN = 1.5
 """A run this many times larger than all before may have made the process grow for good."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
+PID = struct.Struct("=i")
+"""An entry of a nursery's roster."""
 
 decode = decoder(ToReplica)
 
 
-def serve(descriptors: Sequence[int]) -> NoReturn:
-    """Be a replica until the channel ends. `descriptors`: the channel, then one memfd a slot."""
+def serve(descriptors: Sequence[int], going_on: Load | None = None) -> NoReturn:
+    """Be a replica until the channel ends. `descriptors`: the channel, the nursery's roster, then one memfd a slot. `going_on`: the order that made
+    this replica go over to another interpreter, which is this one."""
     status = 1
     try:
-        Replica(socket.socket(fileno=descriptors[0]), [Slot(fd) for fd in descriptors[1:]]).loop()
+        channel, roster, *slots = descriptors
+        replica = Replica(socket.socket(fileno=channel), roster, [Slot(fd) for fd in slots])
+        if going_on is None:
+            replica.greet()
+        else:
+            replica.go_on(going_on)
+        replica.loop()
+        replica.close()
         status = 0
     except OSError:  # the channel broke: the daemon has let go of us
         pass
@@ -77,10 +90,19 @@ def anonymous_bytes() -> int:
     return (int(resident) - int(shared)) * PAGE
 
 
-def private_bytes() -> int:
-    """Memory that is this process's alone. Clean private pages are the page cache's, which the kernel takes back when it needs them."""
-    with open("/proc/self/smaps_rollup", encoding="ascii") as rollup:
-        return next(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Private_Dirty:"))
+def private_bytes(pid: int | None = None) -> int:
+    """Memory that is a process's alone, this one's if none is named. Clean private pages are the page cache's, which the kernel takes back when it
+    needs them."""
+    try:
+        with open(f"/proc/{pid or 'self'}/smaps_rollup", encoding="ascii") as rollup:
+            return next(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Private_Dirty:"))
+    except (OSError, StopIteration):  # it has just ended
+        return 0
+
+
+def family_bytes() -> int:
+    """What the processes hold that the model has started."""
+    return sum(map(private_bytes, family.descendants()))
 
 
 def mapped_bytes(directory: str) -> int:
@@ -118,8 +140,10 @@ def fault(error: BaseException) -> WakefulError:
 
 
 class Replica:
-    def __init__(self, channel: socket.socket, slots: list[Slot]) -> None:
+    def __init__(self, channel: socket.socket, roster: int, slots: list[Slot]) -> None:
         self.channel = channel
+        self.roster = roster
+        """Pipe to the nursery, for the numbers of our copies."""
         self.slots = slots
         self.backend: Backend | None = None
         self.verdict = Verdict(False, "not tested yet", False)
@@ -131,8 +155,17 @@ class Replica:
         self.measure_by = 0.0
         """Monotonic time by which the process has to be measured; 0 when it need not be."""
         self.anonymous_before = anonymous_bytes()
+        self.moved = False
+        """Is this another interpreter than the one that it was forked in?"""
+
+    def greet(self) -> None:
         first_to_go()
         self.say(Hello(os.getpid()))
+
+    def go_on(self, order: Load) -> None:
+        """In another interpreter: all that it holds is this replica's."""
+        self.moved, self.anonymous_before = True, 0
+        self.load(order)
 
     def say(self, message: FromReplica) -> None:
         self.channel.send(encode(message))
@@ -161,18 +194,37 @@ class Replica:
             elif isinstance(order, Stop):
                 return
 
+    def close(self) -> None:
+        if self.backend is not None:
+            self.backend.close()
+
     # ── orders ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def load(self, order: Load) -> None:
         try:
-            self.backend = catalog.module(order.backend).open_model(order.path, LoadOptions(order.device, order.threads, order.prepared))
+            options = LoadOptions(order.device, order.threads, order.prepared, self.moved)
+            self.backend = catalog.module(order.backend).open_model(order.path, options)
             self.verdict = selftest.declared(self.backend.signature)
+        except Elsewhere as wish:
+            self.move(order, wish)
+            return
         except Exception as error:  # noqa: BLE001 - native libraries raise whatever they like, and the daemon must hear of it
             trouble = fault(error)
             self.say(Refused(trouble.code, trouble.message))
             return
         self.prepared = order.prepared if self.backend.prepared else ""
         self.ready()
+
+    def move(self, order: Load, wish: Elsewhere) -> None:
+        """Go on in the interpreter that the model asks for. The process, what it may not do, its channel and its slots stay the same."""
+        inherited = [self.channel.fileno(), self.roster, *(slot.fd for slot in self.slots)]
+        for descriptor in inherited:
+            os.set_inheritable(descriptor, True)
+        command = [wish.python, "-u", "-B", elsewhere.__file__, msgspec.json.encode(order).decode(), *map(str, inherited)]
+        try:
+            os.execve(wish.python, command, {**os.environ, **wish.env})  # noqa: S606 - there is no shell to be deceived
+        except OSError as error:
+            self.say(Refused(Unavailable.code, f"the interpreter {wish.python} cannot be started: {error.strerror}"))
 
     def ready(self) -> None:
         assert self.backend is not None
@@ -181,7 +233,7 @@ class Replica:
             Ready(
                 self.backend.signature,
                 self.verdict,
-                max(anonymous_bytes() - self.anonymous_before, 0),
+                self.added(),
                 self.backend.forkable and only_thread(),
                 self.backend.prepared,
                 self.backend.device,
@@ -196,8 +248,12 @@ class Replica:
             self.measure_by = time.monotonic() + MEASURE_SECONDS
             return
         self.measure_by = 0.0
-        own = private_bytes() if self.copied else max(anonymous_bytes() - self.anonymous_before, 0)
+        own = private_bytes() + family_bytes() if self.copied else self.added()
         self.say(Footprint(own, mapped_bytes(self.prepared) if self.prepared else 0))
+
+    def added(self) -> int:
+        """Memory that the model has brought, about."""
+        return max(anonymous_bytes() - self.anonymous_before, 0) + family_bytes()
 
     def probe(self) -> None:
         assert self.backend is not None
@@ -227,8 +283,9 @@ class Replica:
         try:
             assert self.backend is not None
             view = slot.reach(order.end)
-            outputs = self.backend.run({placement.name: arrays.read(placement, view) for placement in order.inputs})
-            placements, end = arrays.layout(self.backend.signature.outputs, outputs, order.end)
+            backend = self.backend
+            outputs = backend.run({placement.name: arrays.read(placement, view, binary=backend.binary) for placement in order.inputs})
+            placements, end = arrays.layout(backend.outputs, outputs, order.end)
             arrays.fill(slot.reach(end), placements, outputs)
         except Exception as error:  # noqa: BLE001 - as in load
             trouble = fault(error)
@@ -243,15 +300,19 @@ class Replica:
 
     def split(self) -> None:
         """Fork twice: the copy becomes an orphan, which the nursery, a subreaper, adopts."""
-        _, descriptors = receive_descriptors(self.channel, len(self.slots) + 1)
+        safe = False
         if self.backend is not None:
             self.backend.settle()
-        if self.backend is not None and self.backend.forkable and only_thread():
+            safe = self.backend.forkable and only_thread()
+        _, descriptors = receive_descriptors(self.channel, len(self.slots) + 1)
+        if safe:
             gc.freeze()
             middle = forked()
             if middle == 0:
-                if os.fork() == 0:
+                copy = os.fork()
+                if copy == 0:
                     self.become_copy(descriptors)
+                os.write(self.roster, PID.pack(copy))  # before our end makes it the nursery's child
                 os._exit(0)
             if middle > 0:
                 os.waitpid(middle, 0)
@@ -264,10 +325,12 @@ class Replica:
             self.channel.close()  # the original's end of file must mean the original's death
             for slot in self.slots:
                 slot.close()
-            copy = Replica(socket.socket(fileno=descriptors[0]), [Slot(fd) for fd in descriptors[1:]])
+            copy = Replica(socket.socket(fileno=descriptors[0]), self.roster, [Slot(fd) for fd in descriptors[1:]])
             copy.backend, copy.verdict, copy.prepared, copy.copied = self.backend, self.verdict, self.prepared, True
+            copy.greet()
             copy.ready()
             copy.loop()
+            copy.close()
             status = 0
         except OSError:
             pass

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import traceback
+from contextlib import suppress
 
 import msgspec
 
@@ -21,7 +22,7 @@ from wakeful.backends import catalog
 from wakeful.runtime.channel import receive_descriptors
 from wakeful.runtime.messages import TEXT_LIMIT, Awake, Broken, Confinement, Exited, Fork, Forked, ForkFailed, encode
 from wakeful.runtime.subreaper import become_subreaper
-from wakeful.worker import loop
+from wakeful.worker import family, loop
 from wakeful.worker.confinement import confine
 
 MAX_DESCRIPTORS = 8
@@ -42,6 +43,11 @@ class Nursery:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.wake_reader, self.wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.roster_reader, self.roster_writer = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.roster_reader, False)
+        self.kin: set[int] = set()
+        """Replicas that live: our children and, by what they write into the roster, the copies that they make. All others are what a model has
+        started and left behind."""
 
     def serve(self) -> None:
         signal.set_wakeup_fd(self.wake_writer, warn_on_full_buffer=False)
@@ -58,14 +64,20 @@ class Nursery:
                     self.take_order()
 
     def reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            self.control.send(encode(Exited(pid, status)))
+        with suppress(ChildProcessError):
+            while (reaped := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+                self.read_roster()
+                self.kin.discard(reaped[0])
+                self.control.send(encode(Exited(*reaped)))
+        children = family.children()
+        self.read_roster()  # after the look: what is a child of ours by now has been entered before
+        for orphan in set(children) - self.kin:
+            os.kill(orphan, signal.SIGKILL)
+
+    def read_roster(self) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                self.kin.update(pid for pid, in loop.PID.iter_unpack(os.read(self.roster_reader, 1024 * loop.PID.size)))
 
     def take_order(self) -> None:
         data, descriptors = receive_descriptors(self.control, MAX_DESCRIPTORS)
@@ -80,6 +92,7 @@ class Nursery:
         if pid == 0:
             self.become_replica(order, descriptors)
         if pid > 0:
+            self.kin.add(pid)
             self.control.send(encode(Forked(order.replica)))
         for descriptor in descriptors:
             os.close(descriptor)
@@ -90,9 +103,10 @@ class Nursery:
         self.control.close()
         os.close(self.wake_reader)
         os.close(self.wake_writer)
+        os.close(self.roster_reader)
         if order.nice:
             os.nice(order.nice)
-        loop.serve(descriptors)
+        loop.serve([descriptors[0], self.roster_writer, *descriptors[1:]])
 
 
 def main() -> None:

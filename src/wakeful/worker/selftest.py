@@ -53,6 +53,8 @@ ADVICE = 'if its rows are independent all the same, set batching = "on"'
 def declared(signature: Signature) -> Verdict:
     """What the declaration alone says: all inputs and outputs that are always there need the same free axis 0, and nothing else may depend on it."""
     tensors = [("input", spec) for spec in trial.required(signature)] + [("output", spec) for spec in signature.outputs]
+    if signature.undeclared:
+        return _no(f"it declares no signature; {ADVICE}", tested=False)
     if not trial.required(signature):
         return _no("it has no inputs", tested=False)
     first: tuple[str, TensorSpec] | None = None
