@@ -1,5 +1,7 @@
 """Python models opened without a daemon: what they take and give, and what is said of their mistakes."""
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +13,6 @@ import pytest
 from tests import python_models
 from wakeful.backends.base import Elsewhere, LoadOptions
 from wakeful.backends.python import open_model
-from wakeful.backends.python_fork import Innocence
 from wakeful.errors import ExecutionFailed, InvalidInput, OutOfMemory, Unavailable
 from wakeful.runtime.messages import TensorSpec
 from wakeful.tensors import DTYPES
@@ -219,11 +220,24 @@ def test_another_interpreter_an_environment_or_threads_are_found_elsewhere(
 
 
 def test_what_a_copy_would_share_is_noticed(tmp_path: Path) -> None:
-    innocence = Innocence()
-    before = innocence.lost()
-    with (tmp_path / "weights").open("w"):
-        assert f"keeps {tmp_path / 'weights'} open" in innocence.lost()
-    assert innocence.lost() == before
+    """In a process of its own, which has no library that would be a reason before."""
+    code = """
+import sys, threading, time
+from wakeful.backends.python_fork import Innocence
+innocence = Innocence()
+print(innocence.lost())
+with open(sys.argv[1], "w"):
+    print(innocence.lost())
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+print(innocence.lost())
+exec(sys.argv[2])
+print(innocence.lost())
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "weights"), python_models.openmp()], timeout=60, stdout=subprocess.PIPE, text=True, check=False,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert run.stdout.splitlines() == ["", f"it keeps {tmp_path / 'weights'} open, which a copy would share", "it has 2 threads", "it uses libgomp"]
 
 
 def test_a_class_may_refuse_to_be_copied(tmp_path: Path) -> None:

@@ -42,6 +42,12 @@ def test_files_and_directories(make: Make) -> None:
     assert found_in(there / "c") == {"1": {None: "1/model.onnx"}, "10": {None: "10/model.onnx"}}
 
 
+def test_a_directory_with_python_code_is_a_model_as_a_whole(make: Make) -> None:
+    there = make("a/wakeful_model.py", "a/1/weights.bin", "a/net.onnx", "b/snooze_model.json", "c/2/snooze_model.py", "c/2/net.onnx", "d/model.py")
+    assert found_in(there) == {"a": {None: "a"}, "b": {None: "b"}, "c": {2: "c/2"}}
+    assert {found.backend for found in models_in(there, []).found} == {"python"}
+
+
 def test_what_is_no_version(make: Make) -> None:
     """Triton, too, passes over directories that are no number or begin with zero, and empty ones."""
     there = make("m/2/model.onnx", "m/01/model.onnx", "m/0/model.onnx", "m/v3/model.onnx", "m/4/readme.md", "m/.5/model.onnx", "m/model.onnx")
@@ -150,7 +156,7 @@ def test_versions_that_are_not_there(make: Make) -> None:
 
 def test_a_directory_without_a_model(make: Make) -> None:
     there = make("dir/1/readme.md")
-    with pytest.raises(ConfigError, match=r"dir is a directory without a model: it has neither model.onnx nor 1/model.onnx"):
+    with pytest.raises(ConfigError, match=r"dir is a directory without a model: it has neither model.onnx nor wakeful_model.py nor 1/model.onnx"):
         read(there, 'path = "dir"')
 
 

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests import python_models
 from tests.daemon import Daemon, alive, running, wait_until
-from tests.e2e.asking import ask, ask_together, binary, declared, oip, tensor
+from tests.e2e.asking import ask, ask_together, binary, declared, oip, receive, send, tensor
 from wakeful.tensors import DTYPES, LENGTH
 
 SETTINGS = {
@@ -48,7 +49,7 @@ def make(models: Path) -> None:
     make_model(models / "pair", declares="", predict=PID)
     make_model(models / "threads", top="import threading, time",
                load="threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()", predict=PID, declares="")
-    make_model(models / "openmp", top="from sklearn.ensemble import HistGradientBoostingClassifier", declares="", predict=PID)
+    make_model(models / "openmp", top=python_models.openmp(), declares="", predict=PID)
     make_model(models / "family", top="import subprocess", declares="", load='self.child = subprocess.Popen(["sleep", "3600"])',
                predict='return {"pid": [self.child.pid]}')
     make_model(models / "hoards", top="import subprocess, sys", declares="",
@@ -212,25 +213,12 @@ def test_a_run_that_hangs_has_an_end_and_the_next_caller_an_answer(daemon: Daemo
 
 def test_a_slow_import_holds_up_nobody_else(daemon: Daemon) -> None:
     """Others wake, and run, before it is through."""
-    loading = ask_in_background(daemon, "slow")
-    wait_until(lambda: daemon.metric("wakeful_replicas", model="slow", state="starting") == 1, "it is being imported")
-    for model in ("undeclared", "network"):
-        assert ask(daemon, oip(model, x(1))).status == 200
-    assert daemon.metric("wakeful_replicas", model="slow", state="starting") == 1
-    assert loading() == 200
-
-
-def ask_in_background(daemon: Daemon, model: str) -> Any:
-    from tests.e2e.asking import receive, send
-
-    connection = send(daemon, oip(model, x(1)))
-
-    def status() -> int:
-        answer = receive(connection)
-        connection.close()
-        return answer.status
-
-    return status
+    with closing(send(daemon, oip("slow", x(1)))) as connection:
+        wait_until(lambda: daemon.metric("wakeful_replicas", model="slow", state="starting") == 1, "it is being imported")
+        for model in ("undeclared", "network"):
+            assert ask(daemon, oip(model, x(1))).status == 200
+        assert daemon.metric("wakeful_replicas", model="slow", state="starting") == 1
+        assert receive(connection).status == 200
 
 
 # ── its processes ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -243,7 +231,6 @@ def ways(daemon: Daemon, model: str) -> set[str]:
 
 
 def test_plain_code_is_copied_and_what_has_openmp_is_loaded_anew(daemon: Daemon) -> None:
-    pytest.importorskip("sklearn")
     for model, expected in (("pair", {"as shipped", "copied from a live replica"}), ("openmp", {"as shipped"})):
         assert ask(daemon, oip(model, x(1))).status == 200
         assert ways(daemon, model) == expected

@@ -1,6 +1,7 @@
 """Kinds of models: which files they are, which backend opens them, and which distribution has its library. The backends themselves are imported by
 child processes alone (`backends.catalog`)."""
 
+from collections.abc import Iterable
 from functools import cache
 from importlib import metadata
 from typing import NamedTuple
@@ -13,10 +14,13 @@ class Kind(NamedTuple):
     """Whose version is the library's; the first that is installed counts."""
     prepares: bool = False
     """Are copies prepared that load faster?"""
+    markers: tuple[str, ...] = ()
+    """Files of which any makes the whole directory that it lies in what the backend opens."""
 
 
 KINDS: dict[str, Kind] = {
     "onnx": Kind((".onnx",), ("onnxruntime", "onnxruntime-gpu"), prepares=True),
+    "python": Kind((), ("numpy",), markers=("wakeful_model.py", "snooze_model.json", "snooze_model.py")),
 }
 """By the backend's name."""
 
@@ -36,6 +40,12 @@ def kind_of(name: str) -> Named | None:
             if name.endswith(suffix) and name != suffix:
                 return Named(name.removesuffix(suffix), backend)
     return None
+
+
+def marked(names: Iterable[str]) -> str | None:
+    """The backend that opens a directory as a whole in which files of these names lie; None where it is not one thing."""
+    there = set(names)
+    return next((backend for backend, kind in KINDS.items() if not there.isdisjoint(kind.markers)), None)
 
 
 @cache

@@ -4,6 +4,7 @@
     fraud/model.onnx        the same; further files that it needs lie beside it
     fraud/1/model.onnx      its version 1, as in Triton's repositories; what lies in a version's directory is its own
     fraud/2/model.onnx
+    fraud/wakeful_model.py  the model `fraud`, of Python code and whatever lies beside and below it; a version's directory may be the same
 
 This is the only place that knows. What a file is, its name tells (`kinds`).
 """
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from wakeful.config.kinds import Named, kind_of
+from wakeful.config.kinds import Named, kind_of, marked
 from wakeful.config.problems import Problem
 from wakeful.config.settings import VersionPolicy
 
@@ -112,7 +113,8 @@ def _is_unfinished(entry: Path, report: list[Problem]) -> bool:
 def _model_in(directory: Path, report: list[Problem]) -> Found | None:
     """The model that a directory is; None if it is none."""
     entries = [entry for entry in sorted(directory.iterdir()) if not entry.name.startswith(".")]
-    numbered = {int(entry.name): entry for entry in entries if _NUMBER.fullmatch(entry.name) and entry.is_dir()}
+    whole = marked(entry.name for entry in entries) is not None
+    numbered = {int(entry.name): entry for entry in entries if _NUMBER.fullmatch(entry.name) and entry.is_dir() and not whole}
     files: dict[int | None, Path] = {}
     backend = ""
     for number, version in sorted(numbered.items()):
@@ -126,6 +128,9 @@ def _model_in(directory: Path, report: list[Problem]) -> Found | None:
 
 def _file_in(directory: Path, entries: Iterable[Path], report: list[Problem], *, any_name: bool = False) -> tuple[str, Path] | None:
     """Backend and path of what is to be opened in a directory with one model: the file of the usual name, or the only one if `any_name` will do."""
+    entries = list(entries)
+    if (backend := marked(entry.name for entry in entries)) is not None:
+        return backend, directory
     there: list[tuple[Named, Path]] = []
     for entry in entries:
         named = kind_of(entry.name)

@@ -193,7 +193,7 @@ def _model_in(directory: Path, report: list[Problem], wrong: Callable[[str, str]
         return None
     if found is None:
         reasons = "".join(f"; {problem.message}" for problem in passed_over)
-        wrong("file", f"{directory} is a directory without a model: it has neither model.onnx nor 1/model.onnx{reasons}")
+        wrong("file", f"{directory} is a directory without a model: it has neither model.onnx nor wakeful_model.py nor 1/model.onnx{reasons}")
         return None
     report += passed_over
     return found

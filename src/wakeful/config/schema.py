@@ -331,7 +331,8 @@ class ServerTable(Table):
         None, "largest file that they may write; prepared copies are as large as their models, and buffers of answers count too", form="size")
     worker_memory: ProcessMemory | None = setting(
         None, "memory of its own that one of them may have, weights that are not mapped from the cache among it; 128 MiB or more", form="size")
-    models_dir: Text | None = setting(None, "directory in which every `*.onnx`, and every directory with one in it, is a model of that name")
+    models_dir: Text | None = setting(
+        None, "directory in which every `*.onnx`, and every directory with one or with a `wakeful_model.py` in it, is a model of that name")
 
     def settings(self) -> ServerSettings:
         return ServerSettings(
