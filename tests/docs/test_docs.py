@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from wakeful.config.kinds import KINDS
 from wakeful.frontends.http import reference as errors_page
 from wakeful.frontends.http.errors import OIP_STATUS
 from wakeful.telemetry import reference as metrics_page
@@ -18,6 +19,7 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 FILE = re.compile(r"`([\w./-]+\.py)`")
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 MODULES = {path.name for folder in ("src", "tests", "tools") for path in (ROOT / folder).rglob("*.py")}
+MODULES |= {marker for kind in KINDS.values() for marker in kind.markers}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
