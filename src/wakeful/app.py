@@ -31,6 +31,7 @@ from wakeful.models.file import ModelFile
 from wakeful.models.model import Model, Surroundings
 from wakeful.models.registry import Registry
 from wakeful.models.repository import Repository
+from wakeful.models.uploads import Uploads
 from wakeful.prepared.cache import PreparedCache
 from wakeful.prepared.knowledge import Knowledge
 from wakeful.replicas.threads import usable_cores
@@ -89,7 +90,8 @@ class App:
         self.errands = Errands(self.processes, self.supervisor, self.cache, self.events, self.cores)
         self.surroundings = Surroundings(self.processes, self.supervisor, self.events, self.cores, self.errands.wish_prepared, self._spawn)
         self.repository = Repository(settings, self.registry, self._make_model, self.events)
-        self.engine = Engine(self.registry, self.supervisor, self.metrics, self.events, self.errands.inspect, self.repository.refresh)
+        self.uploads = Uploads(self.repository, self.registry, self.errands, self.events)
+        self.engine = Engine(self.registry, self.supervisor, self.metrics, self.events, self.errands.inspect, self.repository.refresh, self.uploads)
         self.http = HttpServer(self._router(settings.auth).find, settings.server)
         self.streams = Streams(self.engine, settings.server, self._spawn)
         self._certificate = certificate
@@ -158,6 +160,7 @@ class App:
         for backend in {settings.backend for settings in self.settings.models} | {self.settings.defaults.backend}:
             self.processes.warm(backend)
         self.repository.register_all()
+        self.uploads.sweep()
         self._tell_oddities()
         await self.http.start(sock, self._certificate.context if self._certificate is not None else None)
         gc.collect()

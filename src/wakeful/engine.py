@@ -1,17 +1,19 @@
 """The only door that front ends know. Each verb is one thing that a caller may want of a model."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from wakeful import admission
 from wakeful.clock import monotonic
-from wakeful.errors import Overloaded, Unavailable, WakefulError
+from wakeful.errors import Conflict, Overloaded, Unavailable, WakefulError
 from wakeful.inference import InferRequest
 from wakeful.memory.supervisor import Supervisor
+from wakeful.models.drafts import Draft
 from wakeful.models.model import Model
 from wakeful.models.portrait import Portrait, portrait
 from wakeful.models.registry import Registry
+from wakeful.models.uploads import Uploads
 from wakeful.runtime.messages import Signature
 from wakeful.telemetry.events import Events
 from wakeful.telemetry.metrics import Metrics
@@ -36,6 +38,7 @@ class Engine:
         events: Events,
         inspect: Callable[[Model], Awaitable[None]],
         refresh: Callable[[str | None], Awaitable[None]],
+        uploads: Uploads | None = None,
     ) -> None:
         self.registry = registry
         self.supervisor = supervisor
@@ -44,6 +47,7 @@ class Engine:
         self.condition = Condition()
         self._inspect = inspect
         self._refresh = refresh
+        self._uploads = uploads
 
     # ── inference ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -126,3 +130,20 @@ class Engine:
     async def refresh(self) -> None:
         """Look into the models directory for new, changed and vanished files."""
         await self._refresh(None)
+
+    # ── bringing models ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def check_uploads(self) -> Uploads:
+        """Raises Conflict where no model can be brought, before anybody sends one."""
+        if self._uploads is None:
+            raise Conflict("this server takes no models")
+        self._uploads.check()
+        return self._uploads
+
+    def draft(self, filename: str) -> Draft:
+        """A place for a model's file that is on its way. It blocks, and may be called in a thread."""
+        return self.check_uploads().draft(filename)
+
+    async def upload(self, draft: Draft, parts: Mapping[str, str]) -> Portrait:
+        """Serve a file that has come whole; it is listed when this returns. `parts`: what was said about it, by name."""
+        return self._portrait_of(await self.check_uploads().place(draft, parts))

@@ -6,6 +6,7 @@
     ├── Unauthenticated    no or a bad credential
     ├── Forbidden          the role does not allow it
     ├── NotFound           no such model, version or route
+    ├── Conflict           what the server has already does not allow it
     ├── Overloaded         the queue is full, or the deadline cannot be met
     ├── Unavailable        load failed or backing off, draining
     ├── OutOfMemory        after a bounded number of tries
@@ -62,6 +63,10 @@ class NotFound(WakefulError):
     code = "not_found"
 
 
+class Conflict(WakefulError):
+    code = "conflict"
+
+
 class Overloaded(WakefulError):
     code = "overloaded"
 
@@ -83,6 +88,6 @@ class ExecutionFailed(WakefulError):
 
 
 ALL_ERRORS: tuple[type[WakefulError], ...] = (
-    InvalidInput, TooLarge, Unauthenticated, Forbidden, NotFound, Overloaded, Unavailable, OutOfMemory, TimedOut, ExecutionFailed,
+    InvalidInput, TooLarge, Unauthenticated, Forbidden, NotFound, Conflict, Overloaded, Unavailable, OutOfMemory, TimedOut, ExecutionFailed,
 )
 BY_CODE: dict[str, type[WakefulError]] = {error.code: error for error in ALL_ERRORS}

@@ -56,6 +56,7 @@ SERVER: dict[str, tuple[str, object, Reading]] = {
     "port": ("9000", 9000, lambda settings: settings.server.port),
     "grpc_port": ("false", None, lambda settings: settings.server.grpc_port),
     "max_body": ('"1MiB"', 1024**2, lambda settings: settings.server.max_body),
+    "max_upload": ('"1GiB"', 1024**3, lambda settings: settings.server.max_upload),
     "max_header": ('"4KiB"', 4096, lambda settings: settings.server.max_header),
     "max_connections": ("7", 7, lambda settings: settings.server.max_connections),
     "client_timeout_secs": ("5", 5, lambda settings: settings.server.client_timeout),

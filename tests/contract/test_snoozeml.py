@@ -269,11 +269,6 @@ def test_a_full_queue_is_worth_another_try(daemon: Daemon) -> None:
     assert daemon.metric("wakeful_requests_total", model="narrow", protocol="snooze", outcome="overloaded") > 0
 
 
-def test_upload_is_not_built(client: SnoozeClient, tmp_path: Path) -> None:
-    with pytest.raises(exceptions.UnsupportedArchitectureError, match="uploaded"):
-        client.models.upload(onnx_models.ident(tmp_path / "new.onnx"))
-
-
 def test_a_daemon_that_is_not_there() -> None:
     with SnoozeClient("http://127.0.0.1:9", timeout=5) as client, pytest.raises(exceptions.SnoozeConnectionError):
         client.health_live()

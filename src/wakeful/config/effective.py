@@ -30,7 +30,7 @@ def server_keys(settings: Settings) -> dict[str, Any]:
         "host": server.host, "insecure": server.insecure,
         "tls_cert": server.tls and str(server.tls.certificate), "tls_key": server.tls and str(server.tls.key),
         "port": server.port, "grpc_port": False if server.grpc_port is None else server.grpc_port,
-        "max_body": server.max_body, "max_header": server.max_header, "max_connections": server.max_connections,
+        "max_body": server.max_body, "max_upload": server.max_upload, "max_header": server.max_header, "max_connections": server.max_connections,
         "client_timeout_secs": server.client_timeout, "lame_duck_secs": server.lame_duck, "shutdown_grace_secs": server.grace,
         "keep_alive_secs": server.keep_alive, "log_format": server.log_format, "log_requests": server.log_requests,
         "cache_dir": str(settings.cache.directory), "cache_limit": settings.cache.limit,
@@ -52,7 +52,7 @@ def model_keys(model: ModelSettings) -> dict[str, Any]:
     return {
         "id": model.id, "path": str(model.place), "description": model.description, "versions": model.versions,
         "max_batch_size": batching.max_rows, "max_batch_delay_ms": _milliseconds(batching.max_delay), "batch_policy": batching.policy,
-        "batching": batching.merge, "target_p99_ms": _milliseconds(batching.target_p99), "pad": batching.pad,
+        "batching": batching.merge, "target_p99_ms": _milliseconds(batching.target_p99), "pad": _pad_keys(batching.pad),
         "routing_strategy": replicas.routing.replace("-", "_"), "autoscale_queue_threshold": replicas.queue_threshold, **count,
         "idle_timeout_secs": life.idle_timeout, "min_residency_secs": life.min_residency, "pinned": life.pinned,
         "load_timeout_secs": life.load_timeout,
@@ -78,20 +78,25 @@ def _callers(auth: AuthSettings) -> str:
     who = [f"{key.role.name.lower()}{f' ({key.name})' if key.name else ''}" for key in auth.keys]
     lines = [f"# [auth]: {len(who)} keys, not shown: {', '.join(who)}"] if who else []
     lines += [f"# [auth.jwt]: {auth.jwt.algorithm}, secret not shown"] if auth.jwt else []
-    return "\n".join([*lines, f"# protect_metrics = {_written(auth.protect_metrics)}", ""])
+    return "\n".join([*lines, f"# protect_metrics = {written(auth.protect_metrics)}", ""])
 
 
 def _table(title: str, values: Mapping[str, Any]) -> str:
-    rows = [f"# {key} is not set" if value is None else f"{key} = {_written(value)}" for key, value in values.items()]
+    rows = [f"# {key} is not set" if value is None else f"{key} = {written(value)}" for key, value in values.items()]
     return "\n".join([title, *rows, ""])
 
 
-def _written(value: Any) -> str:
-    if isinstance(value, Padding):
-        mask = "" if value.mask is None else f", mask = {_written(value.mask)}"
-        buckets = "" if not value.buckets else f", buckets = {list(value.buckets)}"
-        return f"{{ axis = {value.axis}, value = {float(value.value)}{mask}{buckets} }}"
-    return json.dumps(value, ensure_ascii=False)  # which writes texts, numbers and truth values as TOML does
+def written(value: Any) -> str:
+    """A value as TOML, on one line."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {written(inner)}" for key, inner in value.items() if inner is not None) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(written, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # which else writes texts, numbers and truth values as TOML does
+
+
+def _pad_keys(pad: Padding | None) -> dict[str, Any] | None:
+    return None if pad is None else {"axis": pad.axis, "value": float(pad.value), "mask": pad.mask, "buckets": list(pad.buckets)}
 
 
 def _milliseconds(seconds: float | None) -> float | None:

@@ -45,6 +45,7 @@ class Options:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     max_body: str | None = None
+    max_upload: str | None = None
     max_header: str | None = None
     max_connections: int | None = None
     client_timeout_secs: float | None = None

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from wakeful.config.beside import settings_file, with_settings_beside
 from wakeful.config.document import Document, near_names
 from wakeful.config.layouts import Found, Look, chosen, model_at, models_called, models_in
 from wakeful.config.locate import KeyPath, dotted
@@ -74,6 +75,9 @@ def _scanned(
     models: list[ModelSettings] = []
     for found in sorted(look.found, key=lambda found: found.home not in served):
         if os.path.realpath(found.home) in paths:
+            if settings_file(found.home).exists():
+                message = f"{settings_file(found.home)} is ignored: [[models]] names its model, and has its settings"
+                report.append(Problem("ignored", message, severity="warning"))
             continue
         try:
             name = check_id(found.id)
@@ -85,7 +89,11 @@ def _scanned(
             report.append(Problem("duplicate-id", message, hint="name it in [[models]] with another id", severity="warning"))
             continue
         ids[name.lower()] = str(found.home)
-        models += _versions(replace(defaults, id=name, backend=found.backend, scanned=True), found, report)
+        settings = with_settings_beside(replace(defaults, id=name, path=found.home, backend=found.backend, scanned=True), report)
+        if settings is None:
+            look.unread.add(found.home)
+        else:
+            models += _versions(settings, found, report)
     return models
 
 

@@ -313,6 +313,7 @@ class ServerTable(Table):
     port: int = setting(8080, "HTTP port; 0: any free one", ge=0, le=65535)
     grpc_port: OptionalPort = setting(50051, "gRPC port; `false`: no gRPC", form="whole number or `false`")
     max_body: SizeAboveZero = setting(64 * 1024**2, "largest body of a request, inflated", form="size")
+    max_upload: SizeAboveZero = setting(2 * 1024**3, "largest upload of a model, which is written to disk as it comes", form="size")
     max_header: HeadSize = setting(32 * 1024, "largest head of a request, 1 to 64 KiB", form="size")
     max_connections: int | None = setting(None, "most open connections; absent: three quarters of the descriptors that the system allows", ge=1)
     client_timeout_secs: float = setting(
@@ -340,7 +341,7 @@ class ServerTable(Table):
             self.log_format, self.log_requests, self.insecure,
             TlsSettings(Path(self.tls_cert), Path(self.tls_key)) if self.tls_cert and self.tls_key else None,
             WorkerSettings(self.worker_network, self.worker_new_privileges, self.worker_core_dumps, self.worker_largest_file, self.worker_memory),
-            self.max_header, self.max_connections, self.client_timeout_secs,
+            self.max_header, self.max_connections, self.client_timeout_secs, self.max_upload,
         )
 
 
@@ -424,7 +425,11 @@ _FIXED, _BY_LOAD = {"replicas"}, {"min_replicas", "max_replicas"}
 def merged(defaults: DefaultsTable, model: Mapping[str, Any]) -> ModelTable:
     """A model's own keys over the defaults. A model that fixes its count drops the defaults' bounds of it, and the other way round."""
     inherited = {key: value for key, value in defaults.given().items() if key in TuningTable.model_fields}
-    own = set(model)
-    dropped = (_BY_LOAD if own & _FIXED else set()) | (_FIXED if own & _BY_LOAD else set())
+    return overlaid({"id": "", "path": "", **inherited}, model)
+
+
+def overlaid(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> ModelTable:
+    """Some keys over others, all of them validated before."""
+    dropped = (_BY_LOAD if _FIXED & own.keys() else set()) | (_FIXED if _BY_LOAD & own.keys() else set())
     kept = {key: value for key, value in inherited.items() if key not in dropped}
-    return ModelTable.model_construct(None, **{"id": "", "path": "", **kept, **model})
+    return ModelTable.model_construct(None, **kept | dict(own))

@@ -165,6 +165,8 @@ class ServerSettings:
     """None: as many as descriptors allow."""
     client_timeout: float = 60.0
     """Seconds for a request to arrive whole, and for any byte of its answer to be taken."""
+    max_upload: int = 2 * 1024**3
+    """Bytes of a form with a model."""
 
 
 class Role(IntEnum):

@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from pathlib import Path
 
-from wakeful.errors import NotFound, Unavailable, WakefulError
+from wakeful.errors import InvalidInput, NotFound, OutOfMemory, Unavailable, WakefulError
 from wakeful.memory.supervisor import Supervisor
 from wakeful.models.errand import Errand
 from wakeful.models.model import Model
@@ -158,11 +158,29 @@ class Errands:
             raise NotFound(f"model {model.key}: its file {settings.path.name} is not there any more")
         errand = Errand.forked(self._processes, settings.backend, nice=0)
         order = Load(settings.backend, str(settings.path), "cpu", 1, model.file.prepared_copy())
+        model.learn_from_file(await _opened(errand, order, settings.life.load_timeout, f"model {model.key}"))
+
+    async def examine(self, path: Path, backend: str, seconds: float, shown: str) -> Ready:
+        """Open a file that is no model yet, called `shown`. Raises InvalidInput if it cannot be one."""
+        if broken := self._processes.broken(backend):
+            raise Unavailable(f"backend {backend} does not work here: {broken}")
+        errand = Errand.forked(self._processes, backend, nice=0)
         try:
-            ready = await errand.answer(lambda: errand.replica.load(order), settings.life.load_timeout)
-        except TimeoutError:
-            raise Unavailable(f"model {model.key} could not be looked at within {settings.life.load_timeout:g} s") from None
-        finally:
-            errand.end()
-        assert isinstance(ready, Ready)
-        model.learn_from_file(ready)
+            return await _opened(errand, Load(backend, str(path), "cpu", 1), seconds, shown)
+        except OutOfMemory:
+            raise
+        except WakefulError as error:
+            if not errand.replica.pid:  # it is no fault of the file
+                raise
+            raise InvalidInput(f"{shown} cannot be served: {error.message.replace(str(path), shown).replace(path.name, shown)}") from None
+
+
+async def _opened(errand: Errand, order: Load, seconds: float, shown: str) -> Ready:
+    try:
+        ready = await errand.answer(lambda: errand.replica.load(order), seconds)
+    except TimeoutError:
+        raise Unavailable(f"{shown} could not be looked at within {seconds:g} s") from None
+    finally:
+        errand.end()
+    assert isinstance(ready, Ready)
+    return ready

@@ -30,6 +30,11 @@ class Repository:
         self.unregistered: set[Model] = set()
         """Models that nobody can ask for: removed ones that have not finished their work, and versions that are to be ready before they come."""
 
+    @property
+    def directory(self) -> Path | None:
+        """The models directory, if there is one."""
+        return self._settings.models_dir
+
     def register_all(self) -> None:
         """What the configuration names, and what was found in the directory at start."""
         for settings in self._settings.models:
@@ -48,16 +53,25 @@ class Repository:
         """Register new files and versions, forget vanished ones that were found by looking, and put changed ones to sleep so that they are loaded
         anew; all, or those of one name."""
         async with self._changing:
-            wanted = None if name is not None and self._other_spelling(name) else self._look(name)
-            if wanted is None:
-                return
-            names = {settings.id for settings in wanted} | {model.id for model in self._registry} if name is None else {name}
-            same = [model for one in names for model in self._registry.versions(one)]
-            await self._go_over(names, wanted, lambda settings: f"found {show(settings)}", lambda settings: f"{show(settings)} is gone")
-            for model in same:
-                if model in self._registry.versions(model.id) and model.file.changed():
-                    self._events.emit("config", model.key, f"{show(model.settings)} has changed; the next request loads it anew")
-                    await model.reload()
+            await self._refresh(name)
+
+    async def change(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
+        """Write the files of one model and look at it again, as one change. Raises what `write` raises."""
+        async with self._changing:
+            await write()
+            await self._refresh(name)
+
+    async def _refresh(self, name: str | None) -> None:
+        wanted = None if name is not None and self._other_spelling(name) else self._look(name)
+        if wanted is None:
+            return
+        names = {settings.id for settings in wanted} | {model.id for model in self._registry} if name is None else {name}
+        same = [model for one in names for model in self._registry.versions(one)]
+        await self._go_over(names, wanted, lambda settings: f"found {show(settings)}", lambda settings: f"{show(settings)} is gone")
+        for model in same:
+            if model in self._registry.versions(model.id) and model.file.changed():
+                self._events.emit("config", model.key, f"{show(model.settings)} has changed; the next request loads it anew")
+                await model.reload()
 
     # ── what is there ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

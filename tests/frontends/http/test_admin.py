@@ -94,9 +94,10 @@ def test_inference_in_both_spellings(daemon: Daemon) -> None:
     assert daemon.call("POST", "/v2/models/demo-model/versions/2/infer", oip)[0] == 404
 
 
-def test_refresh_and_upload(daemon: Daemon) -> None:
+def test_refresh_and_upload_without_a_models_directory(daemon: Daemon) -> None:
     assert {model["id"] for model in daemon.call("POST", "/v1/models/refresh")[1]["models"]} == {"digits", "demo-model"}
-    assert daemon.call("POST", "/v1/models/upload", b"x")[0] == 501
+    status, answer = daemon.call("POST", "/v1/models/upload", b"x")
+    assert (status, "--models-dir" in answer["error"]) == (409, True)
 
 
 def test_statistics_of_all(daemon: Daemon) -> None:

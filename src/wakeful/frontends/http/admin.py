@@ -132,7 +132,7 @@ class AdminHandlers:
 
     def _newest(self) -> list[snooze.ModelInfo]:
         """This API knows no versions."""
-        return [_info(shown) for shown in self._engine.portraits() if shown.newest]
+        return [info(shown) for shown in self._engine.portraits() if shown.newest]
 
     async def snooze_load(self, connection: Connection, head: Head, body: Buffer) -> None:
         await self._verb(connection, head, self._engine.load, {"status": "loaded"})
@@ -159,7 +159,7 @@ def _whole(query: dict[str, list[str]], name: str, default: int) -> int:
     return int(text)
 
 
-def _info(shown: Portrait) -> snooze.ModelInfo:
+def info(shown: Portrait) -> snooze.ModelInfo:
     return snooze.model_info(
         id=shown.name,
         state="idle" if shown.state == "asleep" else shown.state,

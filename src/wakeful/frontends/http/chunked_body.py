@@ -10,13 +10,15 @@ _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 
 class ChunkedBody:
     """Decodes a chunked body piece by piece, each byte looked at once however it is cut. `feed` returns what follows the body once `body`
-    is complete, and None before."""
+    is complete, and None before. What has come of the body may be taken away meanwhile."""
 
     LINE_LIMIT = 4096
     TRAILER_LIMIT = 32 * 1024
 
     def __init__(self, limit: int) -> None:
         self.body = bytearray()
+        self._begun = 0
+        """Bytes of all chunks so far, of which not all may have come."""
         self.too_large = False
         self._limit = limit
         self._line = b""
@@ -64,7 +66,8 @@ class ChunkedBody:
         if match is None:
             raise InvalidInput.field("chunked body", "a chunk size in hexadecimal", repr(line[:40]))
         self._chunk_left = int(match[1], 16)
-        self.too_large = len(self.body) + self._chunk_left > self._limit
+        self._begun += self._chunk_left
+        self.too_large = self._begun > self._limit
         self._expected = "data" if self._chunk_left else "trailer"
 
     def _skip_trailer(self, line: bytes) -> None:

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple, TypeVar
 from wakeful.errors import InvalidInput, TooLarge, Unavailable, WakefulError
 from wakeful.frontends.http.chunked_body import ChunkedBody
 from wakeful.frontends.http.encoding import inflate
-from wakeful.frontends.http.errors import HeadersTooLarge, RequestTimeout, render
+from wakeful.frontends.http.errors import HeadersTooLarge, RequestTimeout, UnsupportedMedia, render
 from wakeful.frontends.http.head import LONGEST_REMEMBERED, REMEMBERED, Head, check_beginning, parse_head
 from wakeful.frontends.http.large_body import LargeBody
 from wakeful.frontends.http.patience import Patience, Watch
 from wakeful.frontends.http.response import json_head, response_head
+from wakeful.frontends.http.streamed_body import Sink, StreamedBody
 from wakeful.frontends.wording import Dialect
 from wakeful.telemetry.units import show_bytes
 from wakeful.tensors import Buffer
@@ -52,6 +53,8 @@ class Route(NamedTuple):
     """Why it leads nowhere: told before a body is waited for."""
     lasting: bool = True
     """False: with the same head another answer may be right the next time."""
+    streams: bool = False
+    """True: the handler is called before the body has come, and says by `Connection.stream` where that goes."""
 
 
 @dataclass
@@ -63,6 +66,8 @@ class Shared:
     max_body: int
     patience: Patience = field(default_factory=Patience)
     max_header: int = 32 * 1024
+    max_upload: int = sys.maxsize
+    """Bytes of a body that is streamed."""
     most_connections: int = sys.maxsize
     """Further ones are refused."""
     connections: "set[Connection]" = field(default_factory=set)
@@ -89,8 +94,8 @@ NOT_UNDERSTOOD = Head(
 
 class Connection(asyncio.Protocol):
     __slots__ = (
-        "_buffer", "_chunks", "_discarding", "_end", "_ended", "_head", "_heads", "_paused", "_reading", "_sealed", "_shared", "_transport",
-        "_want_close", "_watch", "_writable", "waiter",
+        "_buffer", "_chunks", "_discarding", "_end", "_ended", "_head", "_heads", "_paused", "_reading", "_sealed", "_shared", "_sink", "_stream",
+        "_transport", "_want_close", "_watch", "_writable", "waiter",
     )
 
     def __init__(self, shared: Shared) -> None:
@@ -105,6 +110,9 @@ class Connection(asyncio.Protocol):
         """Of the request that is being received or answered."""
         self._chunks: ChunkedBody | None = None
         """The body under way, if it is chunked."""
+        self._sink: Sink | None = None
+        self._stream: StreamedBody | None = None
+        """The body under way, if it is not collected: where it goes, and how."""
         self._reading = False
         """True while the body of `_head` is on its way."""
         self._ended = False
@@ -136,6 +144,7 @@ class Connection(asyncio.Protocol):
         self._shared.connections.discard(self)
         self._want_close = self._discarding = True
         self._buffer = b""
+        self._abandon_stream()
         if self.waiter is not None:
             self.waiter.left = True
             self.waiter = None
@@ -229,8 +238,8 @@ class Connection(asyncio.Protocol):
         data = buffer[:end]
         head = parse_head(data)
         head.route = self._shared.find(head.method, head.path, head.headers)
-        if head.content_length > self._shared.max_body:
-            head.whole = 0  # to be refused before it is handled
+        if head.content_length > self._shared.max_body or head.route.streams:
+            head.whole = 0  # to be refused before it is handled, or handled before it is there
         heads = self._heads
         if head.route.lasting and len(data) <= LONGEST_REMEMBERED:
             if len(heads) >= REMEMBERED:
@@ -241,26 +250,85 @@ class Connection(asyncio.Protocol):
     def _begin(self, head: Head) -> None:
         """The body is not there yet, or more than it."""
         self._reading = True
-        if head.content_length > self._shared.max_body:
-            limit = show_bytes(self._shared.max_body)
-            self.fail(TooLarge(f"the body has {show_bytes(head.content_length)}, the limit is {limit} (max_body)"))
+        limit, name = self._limit(head)
+        if head.content_length > limit:
+            self.fail(TooLarge(f"the body has {show_bytes(head.content_length)}, the limit is {show_bytes(limit)} ({name})"))
             return
         if head.route.refusal is not None and (head.chunked or head.content_length > len(self._buffer)):
             self.fail(head.route.refusal)
             return
+        if head.route.streams and not self._begin_stream(head):
+            return
         if not self._buffer and not head.old and head.headers.get("expect", "").lower() == "100-continue":
             self._transport.write(CONTINUE)
         if head.chunked:
-            self._chunks = ChunkedBody(self._shared.max_body)
+            self._chunks = ChunkedBody(limit)
         self._read_body()
         if self._reading:
             self._resume_reading()
             if self._ended:
                 self.close()
 
+    def _limit(self, head: Head) -> tuple[int, str]:
+        """Bytes of a body, and the setting that says so."""
+        return (self._shared.max_upload, "max_upload") if head.route.streams else (self._shared.max_body, "max_body")
+
+    # ── streaming ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def stream(self, sink: Sink) -> None:
+        """Called by the handler of a route that streams: the body goes there, and the sink answers."""
+        self._sink = sink
+
+    def _begin_stream(self, head: Head) -> bool:
+        """False if the handler did not want the body."""
+        try:
+            if head.encoded:
+                raise UnsupportedMedia("an upload is not compressed: send it without content-encoding", ["identity"])
+            head.route.handler(self, head, b"")
+        except Exception as error:  # noqa: BLE001 - as in _handle
+            self.fail(error)
+            return False
+        sink, self._sink = self._sink, None
+        assert sink is not None
+        self._stream = StreamedBody(sink, sys.maxsize if head.chunked else head.content_length, self._hold, partial(self._stream_over, sink))
+        return True
+
+    def _read_stream(self, stream: StreamedBody) -> None:
+        data, self._buffer = self._buffer[: stream.left], self._buffer[stream.left :]
+        self._reading = len(data) < stream.left
+        stream.feed(data)
+
+    def _stream_over(self, sink: Sink, error: Exception | None) -> None:
+        if error is None:
+            self._stream = None
+            try:
+                sink.complete()
+            except Exception as fault:  # noqa: BLE001 - as in _handle
+                self.fail(fault)
+        else:
+            self.fail(error)
+
+    def _abandon_stream(self) -> None:
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            stream.abandon()
+
+    def _hold(self, wait: bool) -> None:
+        """The client has to wait, or not any more."""
+        if wait and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        elif not wait:
+            self._resume_reading()
+
+    # ── collecting ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
     def _read_body(self) -> None:
         if self._chunks is not None:
             self._read_chunks(self._chunks)
+            return
+        if self._stream is not None:
+            self._read_stream(self._stream)
             return
         head = self._head
         assert head is not None
@@ -280,12 +348,21 @@ class Connection(asyncio.Protocol):
         except InvalidInput as error:
             self.fail(error)
             return
+        assert self._head is not None
         if chunks.too_large:
-            self.fail(TooLarge(f"the body is over the limit of {show_bytes(self._shared.max_body)} (max_body)"))
-        elif rest is not None:
+            limit, name = self._limit(self._head)
+            self.fail(TooLarge(f"the body is over the limit of {show_bytes(limit)} ({name})"))
+            return
+        if rest is not None:
             self._chunks = None
             self._buffer = rest
-            assert self._head is not None
+        if self._stream is not None:
+            self._reading = rest is None
+            self._stream.feed(bytes(chunks.body))
+            chunks.body.clear()
+            if rest is not None:
+                self._stream.end()
+        elif rest is not None:
             self._handle(self._head, chunks.body)
 
     def _hand_over_to(self, protocol: asyncio.BaseProtocol) -> None:
@@ -397,6 +474,7 @@ class Connection(asyncio.Protocol):
         head = self._head
         if head is None:
             return
+        self._abandon_stream()
         if self._reading:  # the rest of the body would be read as the next request
             self._reading = False
             self._chunks = None
@@ -470,7 +548,7 @@ class Connection(asyncio.Protocol):
         elif self.unsent:
             state, limit = ("unsent", self.unsent), patience.reading
         elif self.receiving:
-            state, limit = ("receiving", 0), patience.receiving
+            state, limit = ("receiving", self._stream.received if self._stream is not None else 0), patience.receiving
         else:
             state, limit = ("idle", 0), patience.idle
         if self._watch.stuck(state, limit, now):

@@ -16,6 +16,7 @@ OIP_STATUS: dict[str, int] = {
     "unauthenticated": 401,
     "forbidden": 403,
     "not_found": 404,
+    "conflict": 409,
     "overloaded": 429,
     "unavailable": 503,
     "out_of_memory": 503,

@@ -29,6 +29,12 @@ _TENSOR: Schema = {
         "parameters": {"type": "object"},
     },
 }
+_UPLOAD: Schema = {
+    "type": "object",
+    "required": ["file"],
+    "properties": {"file": {"type": "string", "format": "binary"}, "model_id": {"type": "string"}, "overwrite": {"type": "boolean"}},
+    "additionalProperties": {"type": "string", "description": "A key of [[models]]."},
+}
 _TYPED: Schema = _TENSOR | {"required": ["name", "shape", "datatype"]}
 _OUTPUT: Schema = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "parameters": {"type": "object"}}}
 _SCALARS: Schema = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
@@ -64,7 +70,7 @@ _INFERENCE: dict[Dialect, tuple[str, str]] = {
     "snooze": ("SnoozeInferRequest", "SnoozeInferResponse"),
 }
 _STATUS: dict[Dialect, dict[str, int]] = {"oip": OIP_STATUS, "snooze": SNOOZE_STATUS}
-_TRANSPORT = (405, 408, 415, 431, 501)
+_TRANSPORT = (405, 408, 415, 431)
 """Of HTTP itself, in every dialect."""
 _QUERY: dict[str, Schema] = {
     "since": {"type": "integer", "minimum": 0}, "limit": {"type": "integer", "minimum": 0}, "model": {"type": "string"},
@@ -115,6 +121,8 @@ def _operation(entry: Entry, path: str, *, secured: bool) -> Schema:
         operation["parameters"] = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
     if entry.path.endswith("/infer"):
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _named(_INFERENCE[entry.dialect][0])}}}
+    elif entry.streams:
+        operation["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _UPLOAD}}}
     elif entry.method == "POST":
         operation["requestBody"] = {"required": False, "content": {"application/json": {"schema": {"type": "object"}}}}
     if entry.path == "/v1/events":

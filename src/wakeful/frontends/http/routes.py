@@ -9,20 +9,16 @@ from wakeful.config.settings import Role
 from wakeful.engine import Engine
 from wakeful.errors import NotFound, Unauthenticated, WakefulError
 from wakeful.frontends.access import OPEN, Access, Grant, expired
-from wakeful.frontends.http.admin import AdminHandlers, Spawn, Waiting, waiting
+from wakeful.frontends.http.admin import AdminHandlers, Spawn, Waiting, info, waiting
 from wakeful.frontends.http.connection import Connection, Handler, Route, refusing
-from wakeful.frontends.http.errors import HttpError, MethodNotAllowed
+from wakeful.frontends.http.errors import MethodNotAllowed
 from wakeful.frontends.http.head import Head
 from wakeful.frontends.http.infer import InferHandlers
+from wakeful.frontends.http.upload import upload
 from wakeful.frontends.wording import Dialect
 from wakeful.tensors import Buffer
 
 _OPEN, _LOOK, _RUN, _ADMIN = None, Role.READ_ONLY, Role.INFERENCE, Role.ADMIN
-
-
-class Unsupported(HttpError):
-    code = "unsupported"
-    status = 501
 
 
 class Entry(NamedTuple):
@@ -35,6 +31,8 @@ class Entry(NamedTuple):
     handler: Handler
     what: str
     """What it does, for docs/http.md."""
+    streams: bool = False
+    """The handler is called before the body has come."""
 
     def pattern(self) -> re.Pattern[str]:
         pattern = re.escape(self.path).replace(r"\[", "(?:").replace(r"\]", ")?")
@@ -69,7 +67,7 @@ def table(engine: Engine, spawn: Spawn, metrics: Role | None = None) -> list[Ent
         Entry("GET", "/health/ready", _OPEN, "snooze", admin.ready, "200 while the server takes requests, else 503"),
         Entry("GET", "/v1/models", _LOOK, "snooze", admin.snooze_models, "All models with their states and settings"),
         Entry("POST", "/v1/models/refresh", _ADMIN, "snooze", later(admin.snooze_refresh), "Look for new, changed and vanished model files"),
-        Entry("POST", "/v1/models/upload", _ADMIN, "snooze", _no_upload, "Not built yet: 501"),
+        Entry("POST", "/v1/models/upload", _ADMIN, "snooze", upload(engine, spawn, info), "Serve the model file of a form", streams=True),
         Entry("POST", "/v1/models/{model}/infer", _RUN, "snooze", infer.snooze, "Run the model, waking it if it sleeps; float32 only"),
         Entry("POST", "/v1/models/{model}/load", _ADMIN, "snooze", later(admin.snooze_load), "Wake the model, and answer when it is awake"),
         Entry("POST", "/v1/models/{model}/unload", _ADMIN, "snooze", later(admin.snooze_unload), "Put the model to sleep"),
@@ -79,10 +77,6 @@ def table(engine: Engine, spawn: Spawn, metrics: Role | None = None) -> list[Ent
         Entry("GET", "/metrics", metrics, "snooze", admin.metrics, "Metrics for Prometheus"),
         Entry("GET", "/v1/events", _LOOK, "snooze", admin.events, "Latest decisions, with figures; `?since=` number, `limit=`, `model=`, `kind=`"),
     ]
-
-
-def _no_upload(*_: object) -> None:
-    raise Unsupported("models cannot be uploaded yet; put the file into the models directory and call /v1/models/refresh")
 
 
 class Router:
@@ -116,7 +110,7 @@ class Router:
             if method not in found:
                 return refusing(MethodNotAllowed(method, sorted(found)), entry.dialect), entry.role
             parameters = {name: value for name, value in match.groupdict().items() if value is not None}
-            return Route(found[method].handler, entry.dialect, parameters), found[method].role
+            return Route(found[method].handler, entry.dialect, parameters, streams=found[method].streams), found[method].role
         return refusing(NotFound(f"there is nothing at {path}"), "snooze" if path.startswith("/v1/") else "oip"), Role.READ_ONLY
 
 

@@ -49,7 +49,7 @@ def most_connections() -> int:
 class HttpServer:
     def __init__(self, find: Callable[[str, str, Mapping[str, str]], Route], settings: ServerSettings, patience: Patience | None = None) -> None:
         self._shared = Shared(
-            find, settings.max_body, patience or Patience.of(settings.keep_alive, settings.client_timeout), settings.max_header,
+            find, settings.max_body, patience or Patience.of(settings.keep_alive, settings.client_timeout), settings.max_header, settings.max_upload,
             min(settings.max_connections or sys.maxsize, most_connections()),
         )
         self._server: asyncio.Server | None = None
