@@ -45,7 +45,8 @@ Nothing has to be configured: `wakeful serve --models-dir DIR` serves every `*.o
 ```toml
 {EXAMPLE}```
 
-A model inherits every key of `[defaults]` that it does not set. What is said on the command line goes before the environment, then comes
+A model inherits every key of `[defaults]` that it does not set. A model that was found by looking takes further
+keys from a file beside it, `fraud.onnx.toml` beside `fraud.onnx`. What is said on the command line goes before the environment, then comes
 the file, then the default. Every mistake is shown at once, with its line, and nothing starts. `wakeful check FILE --show` writes out what
 counts in the end.
 

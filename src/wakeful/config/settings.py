@@ -177,7 +177,7 @@ class Role(IntEnum):
     INFERENCE = 2
     """Run models, which wakes them."""
     ADMIN = 3
-    """Load, unload, pin, refresh."""
+    """Load, unload, pin, refresh, upload."""
 
 
 @dataclass(frozen=True, slots=True)
