@@ -204,6 +204,45 @@ def encoder(path: Path) -> Path:
     return write(path, graph, [numpy_helper.from_array(table, "table")])
 
 
+def token_encoder(path: Path) -> Path:
+    """input_ids INT64 [N,L], attention_mask INT64 [N,L] -> last_hidden_state FP32 [N,L,8], pooler_output FP32 [N,8]: of each token a row of a table
+    of 100, plus the masked mean of all, so that what is filled up would show if the mask did not keep it out."""
+    table = np.random.default_rng(6).standard_normal((100, 8)).astype(np.float32)
+    graph = """token_encoder (int64[N,L] input_ids, int64[N,L] attention_mask) => (float[N,L,8] last_hidden_state, float[N,8] pooler_output)
+        <int64[1] last = {2}, int64[1] middle = {1}>
+        {
+            rows = Gather(table, input_ids)
+            real = Cast<to = 1>(attention_mask)
+            wide = Unsqueeze(real, last)
+            kept = Mul(rows, wide)
+            total = ReduceSum(kept, middle)
+            counted = ReduceSum(wide, middle)
+            mean = Div(total, counted)
+            last_hidden_state = Add(rows, mean)
+            pooler_output = Squeeze(mean, middle)
+        }"""
+    return write(path, graph, [numpy_helper.from_array(table, "table")])
+
+
+def cross_encoder(path: Path) -> Path:
+    """input_ids, attention_mask, token_type_ids INT64 [N,L] -> logits FP32 [N,1]: of the tokens of the second text, the masked mean of a table of
+    100 that falls from 4 to -4."""
+    table = np.linspace(4, -4, 100, dtype=np.float32)
+    graph = """cross_encoder (int64[N,L] input_ids, int64[N,L] attention_mask, int64[N,L] token_type_ids) => (float[N,1] logits)
+        <int64[1] middle = {1}, float tiny = {0.000001}>
+        {
+            worth = Gather(table, input_ids)
+            second = Mul(attention_mask, token_type_ids)
+            real = Cast<to = 1>(second)
+            kept = Mul(worth, real)
+            total = ReduceSum(kept, middle)
+            counted = ReduceSum(real, middle)
+            divisor = Max(counted, tiny)
+            logits = Div(total, divisor)
+        }"""
+    return write(path, graph, [numpy_helper.from_array(table, "table")])
+
+
 def projection(path: Path) -> Path:
     """x FP32 [N,384] -> y FP32 [N,768], a product with small whole numbers: exact, in whatever order it is summed."""
     weights = np.random.default_rng(5).integers(-3, 4, (384, 768)).astype(np.float32)

@@ -16,7 +16,7 @@ from wakeful.models.registry import Registry
 from wakeful.models.uploads import Uploads
 from wakeful.runtime.messages import Signature
 from wakeful.telemetry.events import Events
-from wakeful.telemetry.metrics import Metrics
+from wakeful.telemetry.metrics import SUCCESS, Metrics
 
 
 @dataclass
@@ -67,10 +67,21 @@ class Engine:
             raise
 
     def refused(self, model: str, protocol: str, error: WakefulError, seconds: float) -> None:
-        """Count a request that did not get as far as a model."""
+        """Count a request that did not get as far as a model. A part of another has no protocol: the whole is counted."""
+        if not protocol:
+            return
         known = self.registry.find(model)
         stats = known.stats if known is not None else self.metrics.unnamed
         stats.settled(protocol, error.code, seconds)
+
+    def answered(self, model: str, protocol: str, seconds: float) -> None:
+        """Count a request that took several of its own."""
+        if (known := self.registry.find(model)) is not None:
+            known.stats.settled(protocol, SUCCESS, seconds)
+
+    def rouse(self, name: str) -> None:
+        """Wake a model for a request that is on its way. Raises what keeps it from waking."""
+        self.registry.get(name).rouse()
 
     # ── a model's life: of all its versions that are served ──────────────────────────────────────────────────────────────────────────────
 

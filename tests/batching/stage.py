@@ -3,7 +3,7 @@
 import asyncio
 import selectors
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -202,7 +202,7 @@ class Stage:
         return self.ask_tensors(Tensor("x", "BYTES", (len(rows),), encode_strings([row.encode() for row in rows])), group="texts", **more)
 
     def ask_tensors(
-        self, *tensors: Tensor, group: str | None = "g", seconds: float | None = None, kind: type[Asked] = Asked, **more: Any
+        self, *tensors: Tensor, group: Hashable = "g", seconds: float | None = None, kind: type[Asked] = Asked, **more: Any
     ) -> Asked:
         """`seconds`: until the deadline."""
         more.setdefault("arrived", self.loop.now)

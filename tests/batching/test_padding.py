@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.batching.stage import Asked, Stage, staged
-from wakeful.batching.padding import Padder
+from wakeful.batching.padding import Padder, length_class
+from wakeful.batching.policy import Limits
 from wakeful.config.settings import Padding
 from wakeful.errors import ExecutionFailed, InvalidInput
 from wakeful.inference import InferRequest
@@ -305,3 +306,60 @@ async def test_with_buckets_the_model_sees_few_shapes(stage: Stage) -> None:
         await stage.serve()
         assert [numbers(request.outputs_told[0]) for request in asked] == [[row] for row in given]
     assert replica.shapes == [(2, 4), (2, 4), (2, 8), (2, 9)]
+
+
+# ── a budget ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_lengths_are_told_apart_by_less_than_a_quarter() -> None:
+    classes = [length_class(length) for length in range(1, 3000)]
+    assert sorted(set(classes))[:14] == [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192]
+    for length, found in enumerate(classes, start=1):
+        assert 0 <= found - length < max(8, length / 4)
+    assert classes == sorted(classes)
+
+
+def grouped(*lengths: int, budget: int | None = 64) -> tuple[Padder, list[InferRequest]]:
+    pad = Padder(Padding(1, 0, "mask", target="ids", budget=budget), Signature((IDS, MASK), (IDS, MASK)))
+    requests = [request(ids(range(length))) for length in lengths]
+    validate = Validator(Signature((IDS, MASK), (IDS, MASK)), mergeable=True, padder=pad)
+    for one in requests:
+        validate(one)
+    return pad, requests
+
+
+def test_only_about_equal_lengths_share_a_run() -> None:
+    _, (one, near, far, longer) = grouped(3, 8, 9, 17)
+    assert one.group == near.group
+    assert len({near.group, far.group, longer.group}) == 3
+    _, requests = grouped(3, 8, 9, 17, budget=None)
+    assert len({one.group for one in requests}) == 1
+
+
+def test_a_run_of_long_ones_has_fewer_rows() -> None:
+    pad, (short, long, longest) = grouped(8, 32, 1000)
+    limits = Limits(7)
+    assert pad.limits(short.group, limits) is limits
+    assert pad.limits(long.group, limits).max_rows == 2
+    assert pad.limits(longest.group, limits).max_rows == 1
+    assert pad.limits("a group of nobody", limits) is limits
+    assert pad.limits(short.group, Limits(16)).max_rows == 8
+
+
+def test_only_the_target_gets_the_value() -> None:
+    kinds = TensorSpec("kinds", "INT64", ("N", "L"))
+    pad = Padder(Padding(1, 9, "mask", target="ids"), Signature((IDS, kinds), ()))
+    short = Tensor("kinds", "INT64", (1, 1), np.array([1], "<i8").tobytes())
+    first, _ = filled(pad, request(ids([1]), short), request(ids([1, 2]), Tensor("kinds", "INT64", (1, 2), bytes(16))))
+    assert [numbers(tensor) for tensor in first] == [[[1, 9]], [[1, 0]]]
+
+
+@staged(policy="adaptive", max_rows=64)
+async def test_the_batcher_keeps_the_budget(stage: Stage) -> None:
+    """Three texts of 32 make two runs where 64 elements may be in one; four short ones share theirs, and none is filled up much."""
+    stage.batcher.padder, requests = grouped(32, 5, 32, 6, 7, 32, 8)
+    replica = stage.replica()
+    asked = [stage.ask_tensors(*one.inputs, group=one.group) for one in requests]
+    await stage.serve()
+    assert replica.shapes == [(2, 32), (1, 32), (4, 8)]
+    assert all(numbers(one.outputs_told[0]) == numbers(one.inputs[0]) for one in asked)

@@ -25,6 +25,7 @@ TEXTS = [
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     (tmp_path / "a.onnx").touch()
+    (tmp_path / "words.json").touch()
     return tmp_path / "c.toml"
 
 

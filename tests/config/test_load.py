@@ -49,6 +49,7 @@ MODEL: dict[str, tuple[str, object, Reading]] = {
     "description": ('"words"', "words", lambda model: model.description),
     "versions": ("[3, 1]", (1, 3), lambda model: model.versions),
     "memory_limit": ('"512MB"', 512_000_000, lambda model: model.runtime.memory_limit),
+    "text": ('{ tokenizer = "words.json" }', "words.json", lambda model: model.text and model.text.tokenizer.name),
 }
 SERVER: dict[str, tuple[str, object, Reading]] = {
     "host": ('"127.0.0.2"', "127.0.0.2", lambda settings: settings.server.host),
@@ -79,6 +80,7 @@ SERVER: dict[str, tuple[str, object, Reading]] = {
 @pytest.fixture
 def read(tmp_path: Path) -> Callable[..., Settings]:
     (tmp_path / "a.onnx").touch()
+    (tmp_path / "words.json").touch()
 
     def read(text: str, environ: dict[str, str] | None = None, **options: Any) -> Settings:
         (tmp_path / "c.toml").write_text(text, encoding="utf-8")

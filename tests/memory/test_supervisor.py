@@ -37,7 +37,10 @@ class Stage:
         self.refused: dict[str, str] = {}
         self.evicted: list[str] = []
 
-    def ask(self, name: str, need: int, *, least: int | None = None, primary: bool = True, pinned: bool = False, residency: float = 0.0) -> None:
+    def ask(
+        self, name: str, need: int, *, least: int | None = None, primary: bool = True, pinned: bool = False, residency: float = 0.0,
+        counts: bool = True,
+    ) -> None:
         self.standings[name] = Standing(self.clock.now, idle=False, pinned=pinned, min_residency=residency, loaded=False)
 
         def refuse(error: WakefulError) -> None:
@@ -47,6 +50,7 @@ class Stage:
         self.tenants[name] = Tenant(
             name, 0, need, least=need if least is None else least, primary=primary, granted=lambda: self.began.append(name), refused=refuse,
             evict=lambda _: self.evicted.append(name), standing=lambda: self.standings[name],
+            counts=counts,
         )
         self.supervisor.admit(self.tenants[name])
 
@@ -377,5 +381,21 @@ def test_a_promise_is_kept_once_though_another_is_given_back_meanwhile(play: Cal
         s.ask("c", 1)
         s.gone("a")
         assert s.began == ["a", "c"]
+
+    play(scene)
+
+
+def test_a_tokenizer_takes_no_place_of_a_model(play: Callable[[Scene], None]) -> None:
+    def scene(stage: Callable[..., Stage]) -> None:
+        it = stage(PLENTY, 1)
+        it.load("tokenizer", counts=False)
+        it.load("encoder")
+        it.ask("another tokenizer", 1, counts=False)
+        assert it.began == ["tokenizer", "encoder", "another tokenizer"]
+        assert not it.evicted
+        it.ask("another", 1)
+        assert it.evicted == ["encoder"]
+        it.gone("encoder")
+        assert it.began[-1] == "another"
 
     play(scene)

@@ -35,6 +35,7 @@ class BackendModule(Protocol):
 BACKENDS: dict[str, Entry] = {
     "onnx": Entry("wakeful.backends.onnx", "wakeful"),
     "python": Entry("wakeful.backends.python", "wakeful"),
+    "tokenizer": Entry("wakeful.backends.tokenizer", "wakeful"),
 }
 
 

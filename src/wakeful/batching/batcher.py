@@ -8,7 +8,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Protocol
 
 from wakeful.batching import collate, parts, policy
@@ -106,6 +106,9 @@ class Batcher:
     def row_limit(self) -> int:
         """Most rows of one run, by the settings, by the latency target and by what memory allowed."""
         return policy.row_limit(self.limits, self.costs)
+
+    def _limits_of(self, group: Hashable) -> policy.Limits:
+        return self.limits if self.padder is None else self.padder.limits(group, self.limits)
 
     def smallest_queue(self) -> int:
         """Requests that wait for the least busy ready replica."""
@@ -228,7 +231,7 @@ class Batcher:
 
     def _place(self, request: InferRequest) -> None:
         """Queue a request, in parts if it is too large for one run."""
-        limit = self.row_limit
+        limit = policy.row_limit(self._limits_of(request.group), self.costs)
         if request.rows > limit and request.group is not None:
             self._split(request, limit)
         else:
@@ -280,16 +283,17 @@ class Batcher:
                 return
             now = monotonic()
             arriving = self.rate.rate(now)
-            costs = self._group_costs.of(lane.queue.next_group)
+            group = lane.queue.next_group
+            limits, costs = self._limits_of(group), self._group_costs.of(group)
             if lane.running:
-                lane.full_at = policy.ahead(self.limits, costs, arriving, len(lanes))
+                lane.full_at = policy.ahead(limits, costs, arriving, len(lanes))
                 if head[0] < lane.full_at:
                     return
-            elif (due := self._due(self._view(lane, head), self.limits, costs, arriving)) > now:
+            elif (due := self._due(self._view(lane, head), limits, costs, arriving)) > now:
                 lane.timer = self._loop.call_later(due - now, self._timer_fired, lane)
                 return
-            best = policy.cut(head[0], self.limits, costs, arriving, len(lanes))
-            self._seal(lane, now, policy.trial(best, head[0], self.limits, costs), costs)
+            best = policy.cut(head[0], limits, costs, arriving, len(lanes))
+            self._seal(lane, now, policy.trial(best, head[0], limits, costs), costs)
 
     def _view(self, lane: Lane, head: tuple[int, float]) -> policy.View:
         busy = idle = 0

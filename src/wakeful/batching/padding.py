@@ -6,10 +6,12 @@ right is seen to here.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from wakeful.batching.policy import Limits
 from wakeful.config.settings import Padding
 from wakeful.errors import ExecutionFailed
 from wakeful.inference import InferRequest
@@ -19,6 +21,16 @@ from wakeful.tensors import DTYPES, Tensor, decode_strings, element_count, encod
 log = logging.getLogger(__name__)
 
 Shape = tuple[int, ...]
+
+
+FINEST = 8
+"""Elements: it would take more runs to tell shorter lengths apart than filling up costs."""
+
+
+def length_class(length: int) -> int:
+    """Requests of one class share runs: the next larger of 8, 16, ... 64, 80, ... 128, 160 and so on, so that less than a quarter is filled up."""
+    step = max(FINEST, 1 << max((length - 1).bit_length() - 3, 0))
+    return -(-length // step) * step
 
 
 class Padder:
@@ -34,7 +46,10 @@ class Padder:
         self._specs = {spec.name: spec for spec in signature.inputs}
         self._mask = self._specs.get(padding.mask) if padding.mask is not None else None
         free = [spec for spec in signature.inputs if len(spec.shape) > padding.axis and not isinstance(spec.shape[padding.axis], int)]
-        fills = {spec.name: _fill(0.0 if spec is self._mask else padding.value, spec) for spec in free}
+        self._budget = padding.budget
+        self._most_rows: dict[Hashable, int] = {}
+        """By group, where there is a budget."""
+        fills = {spec.name: _fill(padding.value if self._takes_value(spec, padding) else 0.0, spec) for spec in free}
         self._fills = {name: fill for name, fill in fills.items() if fill is not None}
         """By input that is filled up."""
         symbols = {spec.shape[padding.axis] for spec in free} - {None}
@@ -42,6 +57,9 @@ class Padder:
         """Axes along which an output is cut back; None: not known yet."""
         self._seen: dict[str, tuple[int, Shape]] = {}
         """Length and shape of an output's first lone run, while its axes are not known."""
+
+    def _takes_value(self, spec: TensorSpec, padding: Padding) -> bool:
+        return spec is not self._mask and padding.target in (None, spec.name)
 
     # ── before the run ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -54,7 +72,18 @@ class Padder:
         """The sizes in which an input's companions must agree with it: all but axis 0 and the padded axis."""
         if name not in self._fills:
             return shape[1:]
-        return (*shape[1 : self._axis], -1, *shape[self._axis + 1 :])
+        alike = -1 if self._budget is None else -length_class(shape[self._axis])
+        return (*shape[1 : self._axis], alike, *shape[self._axis + 1 :])
+
+    def bound(self, group: Hashable, length: int) -> None:
+        """A new group has requests of about this length."""
+        if self._budget is not None:
+            self._most_rows[group] = max(self._budget // length_class(length), 1)
+
+    def limits(self, group: Hashable, limits: Limits) -> Limits:
+        """What a run of this group may be: of fewer rows where they are long."""
+        most = self._most_rows.get(group, limits.max_rows)
+        return limits if most >= limits.max_rows else replace(limits, max_rows=most)
 
     def with_mask(self, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
         """Add a mask of ones if the model takes one and the caller has not sent it."""

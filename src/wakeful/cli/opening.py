@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from wakeful import __version__
 from wakeful.app import App
-from wakeful.config.kinds import library_of
+from wakeful.config.kinds import KINDS, library_of
 from wakeful.config.models import DEMO_DIR
 from wakeful.config.settings import MemorySettings, ModelSettings, Settings
 from wakeful.frontends.http.server import url_of
@@ -67,6 +67,8 @@ def config_text(settings: Settings) -> str:
 
 
 def _origin(model: ModelSettings, models_dir: Path | None) -> str:
+    if KINDS[model.backend].serves_models:
+        return "of their tokenizers"
     if model.scanned and models_dir is not None:
         return f"found in {_short(models_dir)}"
     return "of the demonstration" if _is_demo(model) else "configured"

@@ -5,14 +5,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from wakeful.config.kinds import KINDS
 from wakeful.config.problems import masked
-from wakeful.config.settings import AuthSettings, ModelSettings, Padding, Settings, StreamSettings
+from wakeful.config.settings import AuthSettings, ModelSettings, Padding, Settings, StreamSettings, TextSettings
 
 
 def effective(settings: Settings) -> str:
     """TOML from which `load` makes the same settings, but for those of callers. What is not set stands in a comment."""
     parts = [_table("[server]", server_keys(settings)), _table("[defaults]", bound_keys(settings)), _callers(settings.auth)]
-    models = {model.id: model for model in settings.models}  # of each the newest version: the others have the same keys
+    own = [model for model in settings.models if not KINDS[model.backend].serves_models]
+    models = {model.id: model for model in own}  # of each the newest version: the others have the same keys
     parts += [_table("[[models]]", model_keys(model)) for model in models.values()]
     parts += [_table("[[streams]]", stream_keys(stream)) for stream in settings.streams]
     return "\n".join(parts)
@@ -58,6 +60,14 @@ def model_keys(model: ModelSettings) -> dict[str, Any]:
         "load_timeout_secs": life.load_timeout,
         "queue_limit": admission.queue_limit, "request_timeout_ms": _milliseconds(admission.request_timeout),
         "device": runtime.device, "threads": runtime.threads or "auto", "prepare": runtime.prepare, "memory_limit": runtime.memory_limit,
+        "text": model.text and _text_keys(model.text),
+    }
+
+
+def _text_keys(text: TextSettings) -> dict[str, Any]:
+    return {
+        "tokenizer": str(text.tokenizer), "pooling": text.pooling, "normalize": text.normalize, "max_tokens": text.max_tokens,
+        "truncate": text.truncate, "max_batch_tokens": text.max_batch_tokens, "activation": text.activation,
     }
 
 

@@ -16,11 +16,14 @@ class Kind(NamedTuple):
     """Are copies prepared that load faster?"""
     markers: tuple[str, ...] = ()
     """Files of which any makes the whole directory that it lies in what the backend opens."""
+    serves_models: bool = False
+    """It only helps other models: `max_loaded_models` does not count it."""
 
 
 KINDS: dict[str, Kind] = {
     "onnx": Kind((".onnx",), ("onnxruntime", "onnxruntime-gpu"), prepares=True),
     "python": Kind((), ("numpy",), markers=("wakeful_model.py", "snooze_model.json", "snooze_model.py")),
+    "tokenizer": Kind((), ("tokenizers",), serves_models=True),
 }
 """By the backend's name."""
 

@@ -5,6 +5,7 @@
     fraud/1/model.onnx      its version 1, as in Triton's repositories; what lies in a version's directory is its own
     fraud/2/model.onnx
     fraud/wakeful_model.py  the model `fraud`, of Python code and whatever lies beside and below it; a version's directory may be the same
+    minilm/onnx/model.onnx  an export from Hugging Face, which has minilm/tokenizer.json
 
 This is the only place that knows. What a file is, its name tells (`kinds`).
 """
@@ -19,6 +20,7 @@ from wakeful.config.kinds import Named, kind_of, marked
 from wakeful.config.problems import Problem
 from wakeful.config.settings import VersionPolicy
 
+TOKENIZER = "tokenizer.json"
 USUAL_NAME = "model"
 """Of the file in a directory that is a model, without its suffix."""
 _NUMBER = re.compile(r"[1-9]\d{0,18}")
@@ -123,6 +125,8 @@ def _model_in(directory: Path, report: list[Problem]) -> Found | None:
             backend, files[number] = file
     if not numbered and (file := _file_in(directory, entries, report)) is not None:
         backend, files[None] = file
+    if not numbered and not files and (exported := directory / "onnx" / "model.onnx").is_file() and (directory / TOKENIZER).is_file():
+        backend, files[None] = "onnx", exported
     return Found(directory.name, directory, backend, files) if files else None
 
 

@@ -17,6 +17,7 @@ from wakeful.config.problems import ConfigError, Place, Problem, in_order
 from wakeful.config.schema import SECTIONS, DefaultsTable, OverrideTable, ServerTable, Table, merged
 from wakeful.config.settings import AuthSettings, CacheSettings, ModelSettings, Settings
 from wakeful.config.streams import stream_settings
+from wakeful.config.text import with_tokenizers
 from wakeful.config.validate import nearest, unknown_key, validate
 
 _PREFIX = "WAKEFUL_"
@@ -97,7 +98,7 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
         server=table.settings(),
         memory=defaults.memory_settings(),
         cache=CacheSettings(cache, table.cache_limit),
-        models=tuple(models),
+        models=tuple(with_tokenizers(models)),
         models_dir=models_dir,
         auth=auth,
         streams=streams,

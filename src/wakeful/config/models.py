@@ -12,8 +12,9 @@ from wakeful.config.layouts import Found, Look, chosen, model_at, models_called,
 from wakeful.config.locate import KeyPath, dotted
 from wakeful.config.problems import Problem
 from wakeful.config.rules import broken_rules
-from wakeful.config.schema import DefaultsTable, ModelTable, check_id, merged
+from wakeful.config.schema import DefaultsTable, ModelTable, TextTable, check_id, merged
 from wakeful.config.settings import ModelSettings, Settings
+from wakeful.config.text import with_text
 from wakeful.config.validate import validate
 
 DEMO_DIR = Path(__file__).parent.parent / "demo"
@@ -34,7 +35,7 @@ def configured_models(
         model = _configured_model(document, index, entry, defaults, report)
         found = _find_model(document, index, entry, directories, home, report)
         if model is not None and found is not None:
-            versions = _versions(model.settings(found.home, found.backend), found, report)
+            versions = _versions(model.settings(found.home, found.backend), found, report, model.text)
             if not versions:
                 message = f"{found.home} has none of the versions that `versions` names, only {_numbers(found)}"
                 path: KeyPath = ("models", index, "versions")
@@ -105,8 +106,12 @@ def look_again(settings: ModelSettings, report: list[Problem]) -> list[ModelSett
     return [] if found is None else _versions(settings, found, report)
 
 
-def _versions(settings: ModelSettings, found: Found, report: list[Problem]) -> list[ModelSettings]:
+def _versions(settings: ModelSettings, found: Found, report: list[Problem], text: TextTable | None = None) -> list[ModelSettings]:
     """The settings of each version that is to be served."""
+    return [with_text(version, settings, text, report) for version in _located(settings, found, report)]
+
+
+def _located(settings: ModelSettings, found: Found, report: list[Problem]) -> list[ModelSettings]:
     home = None if found.home in found.files.values() else found.home
     if None in found.files:
         return [replace(settings, path=found.files[None], home=home)]

@@ -6,7 +6,18 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from wakeful.config.schema import ApiKeyTable, AuthTable, BudgetTable, JwtTable, ModelTable, PadTable, ServerTable, StreamTable, TuningTable
+from wakeful.config.schema import (
+    ApiKeyTable,
+    AuthTable,
+    BudgetTable,
+    JwtTable,
+    ModelTable,
+    PadTable,
+    ServerTable,
+    StreamTable,
+    TextTable,
+    TuningTable,
+)
 from wakeful.config.settings import Role
 
 EXAMPLE = """\
@@ -60,6 +71,9 @@ of 1024).
 _BOTH = """\
 Keys for one model, and in `[defaults]` for all of them. A model that sets `replicas` drops the `min_replicas` and `max_replicas` of
 `[defaults]`, and the other way round."""
+_TEXT = """\
+For models that are given texts, through `/v1/embeddings` and `/v1/rerank`; see [models](models.md#text-embeddings-and-reranking). Where a
+`tokenizer.json` lies beside the model this table may be left out. It belongs to the `[[models]]` above it."""
 _OPTIONS = """\
 Each key is also an option (`--max-body 64MiB`) and a variable (`WAKEFUL_MAX_BODY=64MiB`), and so are the two of the next table."""
 _BOUNDS = "Bounds of the whole daemon. The keys of the table for `[defaults]` and `[[models]]` below work here too."
@@ -110,6 +124,7 @@ def reference() -> str:
         _section("`[[models]]`", "`id` and `path` are needed.", own),
         _section("`[defaults]` and `[[models]]`", _BOTH, dict(TuningTable.model_fields)),
         _section("`pad`", "Only for models in which filled-up elements do not change the answer.", dict(PadTable.model_fields)),
+        _section("`[models.text]`", _TEXT, dict(TextTable.model_fields)),
         _section("`[auth]`", _AUTH, dict(AuthTable.model_fields)),
         _section("`[[auth.api_keys]]`", _KEYS, dict(ApiKeyTable.model_fields)),
         _section("`[auth.jwt]`", _JWT, dict(JwtTable.model_fields)),

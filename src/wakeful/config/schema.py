@@ -210,6 +210,28 @@ class PadTable(Table):
         return Padding(self.axis, self.value, self.mask, tuple(self.buckets))
 
 
+class TextTable(Table):
+    """[models.text]"""
+
+    tokenizer: Text | None = setting(
+        None, "the `tokenizer.json`, relative to the model's file; absent: the one beside it", form="path",
+    )
+    pooling: Literal["auto", "mean", "cls", "max", "last", "none"] = setting(
+        "auto", "what is made of an output with a vector for each token; `auto`: as `1_Pooling` says, else `mean`; `none`: there must be one a text",
+    )
+    normalize: bool = setting(True, "embeddings get length 1")
+    max_tokens: int | None = setting(
+        None, "longest text; absent: as the files beside the model say, else 512", unit="tokens", ge=1, le=1_000_000,
+    )
+    truncate: Literal["right", "left", "refuse"] = setting("right", "which end of a longer text is cut off, or whether it is refused")
+    max_batch_tokens: int = setting(
+        2048, "most tokens in a run, filled-up ones among them; a longer text has a run of its own", unit="tokens", ge=1, le=100_000_000,
+    )
+    activation: Literal["sigmoid", "none"] | None = setting(
+        None, "what is made of a cross-encoder's scores; absent: as `config.json` says, else `sigmoid`", form="`sigmoid` or `none`",
+    )
+
+
 class TuningTable(Table):
     """Keys that work in [defaults] for all models and in [[models]] for one."""
 
@@ -287,6 +309,7 @@ class ModelTable(TuningTable):
     )
     description: str | None = setting(None, "shown to people")
     memory_limit: SizeAboveZero | None = setting(None, "memory that all replicas of this model together may use", form="size")
+    text: TextTable | None = setting(None, "how it takes texts: the table `[models.text]`", form="table")
 
     def settings(self, path: Path, backend: str = "onnx") -> ModelSettings:
         return ModelSettings(
@@ -399,7 +422,7 @@ SECRETS = frozenset({"key", "secret"})
 
 
 TABLES: dict[str, type[Table]] = {
-    "[server]": ServerTable, "[defaults]": DefaultsTable, "[[models]]": ModelTable,
+    "[server]": ServerTable, "[defaults]": DefaultsTable, "[[models]]": ModelTable, "[models.text]": TextTable,
     "[auth]": AuthTable, "[[auth.api_keys]]": ApiKeyTable, "[auth.jwt]": JwtTable, "[[streams]]": StreamTable,
 }
 """Title in messages to declaration."""

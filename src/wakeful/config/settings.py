@@ -3,8 +3,10 @@
 What people write (names, units, defaults, bounds) is in `schema.py`, which makes these objects; nothing else makes or changes them.
 """
 
+import re
 from dataclasses import dataclass, field
 from enum import IntEnum
+from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +23,10 @@ class Padding:
     value: float = 0
     mask: str | None = None
     buckets: tuple[int, ...] = ()
+    target: str | None = None
+    """The only input that gets `value`, the others get 0; None: all get it."""
+    budget: int | None = None
+    """Most elements in a run, rows times length. Requests share it with those of about their length alone. None: any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,38 @@ VersionPolicy = int | Literal["all"] | tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class TextSettings:
+    """How a model takes texts, and what is made of its outputs."""
+
+    tokenizer: Path
+    """The tokenizer.json, absolute."""
+    pooling: Literal["auto", "mean", "cls", "max", "last", "none"] = "auto"
+    usual_pooling: Literal["mean", "cls", "max", "last"] = "mean"
+    """What `auto` makes of a vector for each token."""
+    normalize: bool = True
+    max_tokens: int = 512
+    truncate: Literal["right", "left", "refuse"] = "right"
+    max_batch_tokens: int = 2048
+    activation: Literal["sigmoid", "none"] = "sigmoid"
+    """Of a cross-encoder's scores."""
+    pad_id: int = 0
+    vocabulary: int | None = None
+    """Token ids are below this, if it is known."""
+
+    @property
+    def tokenizer_model(self) -> str:
+        """Id of the model that the tokenizer is. It follows from the path alone, so that models share it that share the file."""
+        file = self.tokenizer
+        label = file.parent.name if file.name == "tokenizer.json" else file.stem
+        digest = sha256(bytes(file)).hexdigest()[:8]
+        return f"tokenizers/{re.sub(r'[^A-Za-z0-9_-]+', '-', label)[:64]}-{digest}"
+
+    def padding(self) -> Padding:
+        """Texts of about the same length share a run."""
+        return Padding(1, self.pad_id, "attention_mask", target="input_ids", budget=self.max_batch_tokens)
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSettings:
     """One model, or one version of it. `path` is absolute and exists when the configuration is loaded."""
 
@@ -92,6 +130,8 @@ class ModelSettings:
     life: LifeSettings = field(default_factory=LifeSettings)
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
     runtime: BackendSettings = field(default_factory=BackendSettings)
+    text: TextSettings | None = None
+    """None: it takes tensors alone."""
     scanned: bool = False
     """True when the model was found by looking into the models directory, so that a refresh may take it away."""
     home: Path | None = None

@@ -10,10 +10,11 @@ from pydantic_core import ErrorDetails
 
 from wakeful.config.locate import KeyPath, dotted
 from wakeful.config.problems import Place, Problem
-from wakeful.config.schema import SECRETS, TABLES, PadTable, Table, choices, keys_of
+from wakeful.config.schema import SECRETS, TABLES, PadTable, Table, TextTable, choices, keys_of
 
 AnyTable = TypeVar("AnyTable", bound=Table)
 _LONGEST_VALUE = 60
+_NESTED: Mapping[str | int, tuple[str, type[Table]]] = {"pad": ("pad", PadTable), "text": ("[models.text]", TextTable)}
 
 
 def validate(
@@ -80,8 +81,8 @@ def unknown_key(key: str, table: type[Table] | None, title: str, place: Place, f
 def _explain(detail: ErrorDetails, table: type[Table], title: str, base: KeyPath, place: Callable[[KeyPath], Place]) -> Problem:
     path: KeyPath = detail["loc"]
     key = next((part for part in reversed(path) if isinstance(part, str)), "")
-    if len(path) > 1 and path[0] == "pad":
-        table, title = PadTable, "pad"
+    if len(path) > 1 and path[0] in _NESTED:
+        title, table = _NESTED[path[0]]
     where, full_key = place((*base, *path)), dotted((*base, *path))
     kind, got = detail["type"], "something else" if key in SECRETS else shown(detail["input"])
     if kind == "extra_forbidden":

@@ -52,8 +52,8 @@ class Tenant:
     """A replica that has room, or asks for it. Its group gives the callables; the supervisor owns the rest."""
 
     __slots__ = (
-        "asked", "bytes", "entered", "evict", "granted", "least", "leaving", "loaded_at", "model", "primary", "promised", "refused", "replica",
-        "shared", "standing", "waited",
+        "asked", "bytes", "counts", "entered", "evict", "granted", "least", "leaving", "loaded_at", "model", "primary", "promised", "refused",
+        "replica", "shared", "standing", "waited",
     )
 
     def __init__(
@@ -68,6 +68,7 @@ class Tenant:
         refused: Callable[[WakefulError], None],
         evict: Callable[[UnloadReason], None],
         standing: Callable[[], Standing],
+        counts: bool = True,
     ) -> None:
         self.model = model
         self.replica = replica
@@ -83,6 +84,8 @@ class Tenant:
         self.refused = refused
         self.evict = evict
         self.standing = standing
+        self.counts = counts
+        """Does it take one of `max_loaded_models`?"""
         self.asked = monotonic()
         self.entered = self.loaded_at = self.asked
         """When room was found for it, and when it was ready."""
@@ -126,8 +129,8 @@ class Supervisor:
 
     @property
     def loaded(self) -> int:
-        """Replicas of all models that are loaded or loading, without those that are about to go."""
-        return sum(not tenant.going for tenant in self._tenants)
+        """Replicas of all models that are loaded or loading, without those that are about to go or only help a model."""
+        return sum(tenant.counts and not tenant.going for tenant in self._tenants)
 
     @property
     def resident(self) -> int:
@@ -234,9 +237,10 @@ class Supervisor:
             self._refuse_or_wait(tenant, refusal, possible=True)
             return
         victims: dict[Tenant, UnloadReason] = dict.fromkeys(self._of(room.victims), "lru")
-        if self.max_loaded is not None and not tenant.standing().pinned:
-            units = [candidate._replace(bytes=1, shared=0) for candidate in candidates if candidate not in room.victims]
-            place = self._plan(tenant, 1, self.max_loaded - self.loaded + len(room.victims), units, now, None)
+        if self.max_loaded is not None and tenant.counts and not tenant.standing().pinned:
+            counted = self._candidates(tenant.model, counted=True)
+            units = [candidate._replace(bytes=1, shared=0) for candidate in counted if candidate not in room.victims]
+            place = self._plan(tenant, 1, self.max_loaded - self.loaded + len(counted) - len(units), units, now, None)
             if isinstance(place, Refusal):
                 reason = f"{self.loaded} replicas are loaded (max_loaded_models {self.max_loaded}) and none can go now"
                 possible = self.max_loaded - self.loaded + _movable(units) >= 1
@@ -283,10 +287,11 @@ class Supervisor:
                 tenant.granted()
 
     def _is_free_for(self, tenant: Tenant, available: int) -> bool:
-        going = sum(other.going for other in self._tenants)
+        going = [other for other in self._tenants if other.going]
         if not going:
             return True
-        if self.max_loaded is not None and not tenant.standing().pinned and self.loaded + going > self.max_loaded:
+        limit = self.max_loaded if tenant.counts and not tenant.standing().pinned else None
+        if limit is not None and self.loaded + sum(other.counts for other in going) > limit:
             return False
         return tenant.bytes <= headroom(self.budget, self.resident, available, self.margin)
 
@@ -303,10 +308,11 @@ class Supervisor:
         elif refusal.retry_at is not None:
             self._look_at(refusal.retry_at)
 
-    def _candidates(self, model: str) -> list[Candidate]:
+    def _candidates(self, model: str, *, counted: bool = False) -> list[Candidate]:
+        """Who may go for a model; `counted`: of those alone that take one of `max_loaded_models`."""
         candidates = []
         for tenant in self._tenants:
-            if tenant.model != model and not tenant.going:
+            if tenant.model != model and not tenant.going and (tenant.counts or not counted):
                 standing = tenant.standing()
                 candidates.append(
                     Candidate(

@@ -1,7 +1,7 @@
 """How a model is called, and whether its requests may share a run: what its settings say, what its file declares, what a test has shown."""
 
 from wakeful.batching.padding import Padder
-from wakeful.config.settings import ModelSettings
+from wakeful.config.settings import ModelSettings, Padding
 from wakeful.models.file import ModelFile
 from wakeful.models.signature import Validator, fixed_batch
 from wakeful.runtime.messages import Signature, Verdict
@@ -46,11 +46,18 @@ class Interface:
         """A process has opened the file: `verdict` is what the declaration says, or what a test has shown."""
         verdict = self._decided(verdict)
         fixed = fixed_batch(signature) if verdict.mergeable else ""
-        pad = self._settings.batching.pad
+        pad = self._padding(signature)
         if signature != self.signature:  # else what the padder has seen still holds
             self.padder = Padder(pad, signature) if pad else None
         self.signature, self.verdict = signature, Verdict(False, fixed, True) if fixed else verdict
         self.validate = Validator(signature, mergeable=self.merges, padder=self.padder)
+
+    def _padding(self, signature: Signature) -> Padding | None:
+        """Texts are filled up without being asked, if the model is told where they end."""
+        text = self._settings.text
+        if text is None or not {"input_ids", "attention_mask"} <= {spec.name for spec in signature.inputs}:
+            return self._settings.batching.pad
+        return text.padding()
 
     def _decided(self, verdict: Verdict) -> Verdict:
         """The settings' word goes first; an earlier test says more than a declaration."""

@@ -119,6 +119,13 @@ class Model:
         elif request.arrived >= self._growth.next_look and self.batcher.smallest_queue() > self._threshold:
             self._grow()
 
+    def rouse(self) -> None:
+        """Wake it if it sleeps: a request is on its way. Raises what keeps it from waking."""
+        if not self.group.replicas and not self._closed:
+            self._look_at_file()
+            self._check_backoff()
+            self._wake()
+
     def _look_at_file(self) -> None:
         """Before a model wakes: what is known of it belongs to its file, which may have been replaced or repaired."""
         if self.file.changed():

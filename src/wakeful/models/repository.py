@@ -1,14 +1,16 @@
 """Where models come from: the configuration, and a directory, which both may change while the daemon runs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
 from wakeful.config.effective import differences, model_keys
+from wakeful.config.kinds import KINDS
 from wakeful.config.models import look_again, scan
 from wakeful.config.problems import Problem
 from wakeful.config.settings import ModelSettings, Settings
+from wakeful.config.text import with_tokenizers
 from wakeful.errors import WakefulError
 from wakeful.models.model import Model
 from wakeful.models.registry import Registry
@@ -45,7 +47,7 @@ class Repository:
         settings, and what waits for a removed one is refused."""
         async with self._changing:
             self._settings = settings
-            wanted = [*settings.models, *self._kept(settings.unread)]
+            wanted = with_tokenizers([*settings.models, *self._kept(settings.unread)])
             names = {settings.id for settings in wanted} | {model.id for model in self._registry}
             await self._go_over(names, wanted, lambda _: "added", lambda _: "the configuration does not name it any more")
 
@@ -62,10 +64,11 @@ class Repository:
             await self._refresh(name)
 
     async def _refresh(self, name: str | None) -> None:
-        wanted = None if name is not None and self._other_spelling(name) else self._look(name)
-        if wanted is None:
+        found = None if name is not None and self._other_spelling(name) else self._look(name)
+        if found is None:
             return
-        names = {settings.id for settings in wanted} | {model.id for model in self._registry} if name is None else {name}
+        wanted = with_tokenizers(found)
+        names = {settings.id for settings in wanted} | ({model.id for model in self._registry} if name is None else {name})
         same = [model for one in names for model in self._registry.versions(one)]
         await self._go_over(names, wanted, lambda settings: f"found {show(settings)}", lambda settings: f"{show(settings)} is gone")
         for model in same:
@@ -120,9 +123,21 @@ class Repository:
         by_name: dict[str, list[ModelSettings]] = {name: [] for name in names}
         for settings in wanted:
             by_name[settings.id].append(settings)
-        async with asyncio.TaskGroup() as changes:  # a model that finishes its work holds no other one up
-            for versions in by_name.items():
-                changes.create_task(self._exchange(*versions, come, gone))
+        for wave in self._waves(by_name):
+            async with asyncio.TaskGroup() as changes:  # a model that finishes its work holds no other one up
+                for name in wave:
+                    changes.create_task(self._exchange(name, by_name[name], come, gone))
+
+    def _waves(self, wanted: Mapping[str, list[ModelSettings]]) -> Iterable[list[str]]:
+        """What helps models comes before them, and goes after them."""
+        def helps(name: str) -> bool:
+            settings = [*wanted[name], *(model.settings for model in self._registry.versions(name))]
+            return any(KINDS[one.backend].serves_models for one in settings)
+
+        helpers = [name for name in wanted if helps(name)]
+        yield [name for name in helpers if wanted[name]]
+        yield [name for name in wanted if name not in helpers]
+        yield [name for name in helpers if not wanted[name]]
 
     async def _exchange(self, name: str, wanted: list[ModelSettings], come: Why, gone: Why) -> None:
         """Serve these versions of a model, and no others. The new one is ready before the old one goes."""

@@ -127,7 +127,9 @@ class Validator:
             return max(rows, 1), None
         likeness = self._likeness(ordered)
         if likeness not in self._groups:
-            self._groups[likeness] = _new_group()
+            group = self._groups[likeness] = _new_group()
+            if self._padder is not None and (length := self._padder.length((name, shape) for name, _, shape in ordered)) is not None:
+                self._padder.bound(group, length)
         return rows, self._groups[likeness]
 
     def _likeness(self, ordered: tuple[Key, ...]) -> tuple[Key, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from wakeful.config.kinds import KINDS
 from wakeful.config.settings import ModelSettings
 from wakeful.errors import OutOfMemory, WakefulError
 from wakeful.memory.supervisor import Standing, Supervisor, Tenant
@@ -48,6 +49,7 @@ class Tenancy:
         tenant = self._tenants[replica.number] = Tenant(
             model.key, replica.index, estimate, least=least, primary=self._is_first(replica), granted=granted, refused=refused,
             evict=lambda reason: model.group.end(replica, reason), standing=lambda: model.standing(replica),
+            counts=not KINDS[model.settings.backend].serves_models,
         )
         self._supervisor.admit(tenant)
 

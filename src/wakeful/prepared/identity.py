@@ -43,6 +43,8 @@ def model_files(model: Path) -> list[Path]:
     """
     if model.is_dir():
         return sorted(_files_below(model))
+    if model.suffix in _NO_DATA:  # a tokenizer, say: it keeps nothing elsewhere
+        return [model]
     companions = _companions(model.parent, model.suffix)
     return [model, *(model.parent / name for name in sorted(companions.of_model.get(model.stem, []) + companions.of_any))]
 

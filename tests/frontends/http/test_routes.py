@@ -1,5 +1,6 @@
 """The public routes, word by word; and where paths lead."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,10 @@ POST snooze /v1/models/{model}/load
 POST snooze /v1/models/{model}/unload
 POST snooze /v1/models/{model}/pin
 POST snooze /v1/models/{model}/unpin
+POST openai [/openai]/v1/embeddings
+POST openai [/openai]/v1/rerank
+GET  openai /openai/v1/models
+GET  openai [/openai]/v1/models/{model}
 GET  snooze /metrics
 GET  snooze /v1/events
 """
@@ -45,7 +50,10 @@ GET  snooze /v1/events
 
 ROLES = {
     None: "GET /v2/health/live, GET /v2/health/ready, GET /health/live, GET /health/ready, GET /metrics",
-    Role.INFERENCE: "POST /v2/models/{model}[/versions/{version}]/infer, POST /v1/models/{model}/infer",
+    Role.INFERENCE: (
+        "POST /v2/models/{model}[/versions/{version}]/infer, POST /v1/models/{model}/infer, "
+        "POST [/openai]/v1/embeddings, POST [/openai]/v1/rerank"
+    ),
     Role.ADMIN: (
         "POST /v2/repository/models/{model}/load, POST /v2/repository/models/{model}/unload, POST /v1/models/refresh, POST /v1/models/upload, "
         "POST /v1/models/{model}/load, POST /v1/models/{model}/unload, POST /v1/models/{model}/pin, POST /v1/models/{model}/unpin"
@@ -106,7 +114,7 @@ def test_every_route_is_found(router: Router, entry: Entry) -> None:
 
     for version in ("", "/versions/1"):
         for model in ("m", "a/b/c", "ready", "infer", "..", "a b\n"):
-            path = entry.path.replace("[/versions/{version}]", version).replace("{model}", model)
+            path = entry.path.replace("[/versions/{version}]", version).replace("[/openai]", "/openai" if version else "").replace("{model}", model)
             route = router.find(entry.method, path, {})
             assert route.dialect == entry.dialect
             assert handler_of(route) == handler_of(Route(entry.handler, "oip"))
@@ -117,7 +125,7 @@ def test_every_route_is_found(router: Router, entry: Entry) -> None:
 def test_head_goes_where_get_goes(router: Router) -> None:
     for entry in entries():
         if entry.method == "GET":
-            path = entry.path.replace("[/versions/{version}]", "").replace("{model}", "m")
+            path = re.sub(r"\[.*\]", "", entry.path).replace("{model}", "m")
             assert router.find("HEAD", path, {}).handler == router.find("GET", path, {}).handler
 
 
@@ -139,7 +147,7 @@ def test_a_method_that_is_not_allowed(router: Router, method: str, path: str, al
 @pytest.mark.parametrize(
     "path",
     [
-        "/v3", "/v2x", "/V2", "/v2/models", "/v2/model/m", "/health", "/health/live/x", "/v1", "/v1/models/m", "/v1/models/m/x", "/v1/models/infer",
+        "/v3", "/v2x", "/V2", "/v2/models", "/v2/model/m", "/health", "/health/live/x", "/v1", "/v1/model/m", "/openai", "/openai/v1/x",
         "/metricsx", "/../etc/passwd", "/etc/passwd", "", "*", "/v2/repository", "/v2/repository/models/m",
     ],
 )
@@ -147,4 +155,4 @@ def test_there_is_nothing(router: Router, path: str) -> None:
     route = router.find("GET", path, {})
     error = refusal(route)
     assert (error.code, error.message) == ("not_found", f"there is nothing at {path}")
-    assert route.dialect == ("snooze" if path.startswith("/v1/") else "oip")
+    assert route.dialect == {"v1": "snooze", "openai": "openai"}.get(path.split("/")[1] if path.count("/") > 1 else "", "oip")

@@ -1,11 +1,12 @@
 """Errors over HTTP: one table for each dialect, and the few errors that only HTTP knows."""
 
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
 
-from wakeful.errors import WakefulError
+from wakeful.errors import ExecutionFailed, WakefulError
 from wakeful.frontends.wording import Dialect, text_of, whole_seconds
 
 Headers = list[tuple[str, str]]
@@ -27,7 +28,12 @@ OIP_STATUS: dict[str, int] = {
 SNOOZE_STATUS: dict[str, int] = OIP_STATUS | {"overloaded": 503}
 """SnoozeML's client retries 503 alone."""
 
-_STATUS: dict[Dialect, dict[str, int]] = {"oip": OIP_STATUS, "snooze": SNOOZE_STATUS}
+STATUS: dict[Dialect, dict[str, int]] = {"oip": OIP_STATUS, "snooze": SNOOZE_STATUS, "openai": OIP_STATUS}
+
+OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+"""Of other statuses: invalid_request_error below 500, else server_error."""
+_FIELD = re.compile(r"(\w+(?:\[\d+\]|\.\w+)*): ")
+"""How the text of an invalid input begins."""
 
 
 class HttpError(WakefulError):
@@ -73,17 +79,26 @@ class RequestTimeout(HttpError):
 def render(error: Exception, dialect: Dialect) -> tuple[int, Headers, bytes]:
     """Status, additional headers and JSON body. What is not a WakefulError is a fault of ours, and its text is nobody's business."""
     if not isinstance(error, WakefulError):
-        return 500, [], b'{"error":"internal error"}'
+        return 500, [], _body(ExecutionFailed("internal error"), 500, dialect)
     headers: Headers = []
     if isinstance(error, HttpError):
         status = error.status
         headers += error.headers
     else:
-        status = _STATUS[dialect][error.code]
+        status = STATUS[dialect][error.code]
     if status in (429, 503):
         headers.append(("retry-after", str(whole_seconds(error.retry_after))))
     if status == 401:
         headers.append(("www-authenticate", "Bearer"))
     if error.unstarted:
         headers.append(("x-wakeful-unstarted", "1"))
-    return status, headers, msgspec.json.encode({"error": text_of(error, dialect)})
+    return status, headers, _body(error, status, dialect)
+
+
+def _body(error: WakefulError, status: int, dialect: Dialect) -> bytes:
+    text = text_of(error, dialect)
+    if dialect != "openai":
+        return msgspec.json.encode({"error": text})
+    kind = OPENAI_TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    field = _FIELD.match(text) if kind == "invalid_request_error" else None
+    return msgspec.json.encode({"error": {"message": text, "type": kind, "param": field and field[1], "code": error.code}})

@@ -9,7 +9,7 @@ import msgspec
 from wakeful import __version__
 from wakeful.config.settings import Role
 from wakeful.frontends.http.connection import Connection
-from wakeful.frontends.http.errors import OIP_STATUS, SNOOZE_STATUS
+from wakeful.frontends.http.errors import STATUS
 from wakeful.frontends.http.head import Head
 from wakeful.frontends.http.routes import Entry
 from wakeful.frontends.wording import Dialect
@@ -37,7 +37,16 @@ _UPLOAD: Schema = {
 }
 _TYPED: Schema = _TENSOR | {"required": ["name", "shape", "datatype"]}
 _OUTPUT: Schema = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "parameters": {"type": "object"}}}
+_TOKENS: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}}
 _SCALARS: Schema = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+
+
+def _listing(key: str) -> Schema:
+    return {
+        "type": "object",
+        "properties": {"object": {"const": "list"}, key: {"type": "array", "items": {"type": "object"}}, "usage": {"type": "object"}},
+    }
+
 
 SCHEMAS: dict[str, Schema] = {
     "Error": {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}},
@@ -65,11 +74,53 @@ SCHEMAS: dict[str, Schema] = {
         },
     },
 }
-_INFERENCE: dict[Dialect, tuple[str, str]] = {
-    "oip": ("InferRequest", "InferResponse"),
-    "snooze": ("SnoozeInferRequest", "SnoozeInferResponse"),
+SCHEMAS |= {
+    "OpenAIError": {
+        "type": "object",
+        "required": ["error"],
+        "properties": {
+            "error": {
+                "type": "object",
+                "required": ["message", "type", "param", "code"],
+                "properties": {
+                    "message": {"type": "string"}, "type": {"type": "string"}, "param": {"type": ["string", "null"]}, "code": {"type": "string"},
+                },
+            },
+        },
+    },
+    "EmbeddingRequest": {
+        "type": "object",
+        "required": ["model", "input"],
+        "properties": {
+            "model": {"type": "string"},
+            "input": {
+                "oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, _TOKENS, {"type": "array", "items": _TOKENS}],
+            },
+            "encoding_format": {"enum": ["float", "base64"]},
+            "dimensions": {"type": "integer", "minimum": 1},
+        },
+    },
+    "EmbeddingResponse": _listing("data") | {"required": ["object", "data", "model", "usage"]},
+    "RerankRequest": {
+        "type": "object",
+        "required": ["model", "query", "documents"],
+        "properties": {
+            "model": {"type": "string"},
+            "query": {"type": "string"},
+            "documents": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "object", "required": ["text"]}]}},
+            "top_n": {"type": "integer", "minimum": 1},
+            "return_documents": {"type": "boolean"},
+        },
+    },
+    "RerankResponse": _listing("results") | {"required": ["object", "results", "model", "usage"]},
 }
-_STATUS: dict[Dialect, dict[str, int]] = {"oip": OIP_STATUS, "snooze": SNOOZE_STATUS}
+_BODIES: dict[str, tuple[str, str]] = {
+    "/v2/models/{model}[/versions/{version}]/infer": ("InferRequest", "InferResponse"),
+    "/v1/models/{model}/infer": ("SnoozeInferRequest", "SnoozeInferResponse"),
+    "[/openai]/v1/embeddings": ("EmbeddingRequest", "EmbeddingResponse"),
+    "[/openai]/v1/rerank": ("RerankRequest", "RerankResponse"),
+}
+_TAGS: dict[Dialect, str] = {"oip": "Open Inference Protocol", "snooze": "SnoozeML", "openai": "OpenAI"}
 _TRANSPORT = (405, 408, 415, 431)
 """Of HTTP itself, in every dialect."""
 _QUERY: dict[str, Schema] = {
@@ -99,7 +150,7 @@ def document(entries: Iterable[Entry], *, secured: bool) -> Schema:
     schemes = {"bearer": {"type": "http", "scheme": "bearer"}, "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Wakeful", "version": __version__, "description": "Open Inference Protocol, and SnoozeML's API."},
+        "info": {"title": "Wakeful", "version": __version__, "description": "Open Inference Protocol, SnoozeML's API, and OpenAI's for embeddings."},
         "paths": paths,
         "components": {"schemas": SCHEMAS} | ({"securitySchemes": schemes} if secured else {}),
     }
@@ -114,13 +165,13 @@ def _operation(entry: Entry, path: str, *, secured: bool) -> Schema:
     operation: Schema = {
         "operationId": re.sub(r"\W+", "_", f"{entry.method} {path}").strip("_").lower(),
         "summary": entry.what,
-        "tags": ["Open Inference Protocol" if entry.dialect == "oip" else "SnoozeML"],
+        "tags": [_TAGS[entry.dialect]],
         "responses": _responses(entry),
     }
     if names := re.findall(r"{(\w+)}", path):
         operation["parameters"] = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
-    if entry.path.endswith("/infer"):
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _named(_INFERENCE[entry.dialect][0])}}}
+    if entry.path in _BODIES:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _named(_BODIES[entry.path][0])}}}
     elif entry.streams:
         operation["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _UPLOAD}}}
     elif entry.method == "POST":
@@ -133,11 +184,12 @@ def _operation(entry: Entry, path: str, *, secured: bool) -> Schema:
 
 
 def _responses(entry: Entry) -> Schema:
-    schema = _named(_INFERENCE[entry.dialect][1]) if entry.path.endswith("/infer") else {}
+    schema = _named(_BODIES[entry.path][1]) if entry.path in _BODIES else {}
     kind = "text/plain" if entry.path == "/metrics" else "application/json"
     answers: Schema = {"200": {"description": entry.what, "content": {kind: {"schema": schema}}}}
-    for status in sorted({*_STATUS[entry.dialect].values(), *_TRANSPORT}):
-        answers[str(status)] = {"description": "see the page of errors", "content": {"application/json": {"schema": _named("Error")}}}
+    error = "OpenAIError" if entry.dialect == "openai" else "Error"
+    for status in sorted({*STATUS[entry.dialect].values(), *_TRANSPORT}):
+        answers[str(status)] = {"description": "see the page of errors", "content": {"application/json": {"schema": _named(error)}}}
     return answers
 
 

@@ -8,7 +8,7 @@ from wakeful.frontends.http.routes import Entry, table
 from wakeful.frontends.wording import Dialect
 from wakeful.telemetry.events import Kind
 
-_TITLES: dict[Dialect, str] = {"oip": "Open Inference Protocol", "snooze": "SnoozeML, and for both"}
+_TITLES: dict[Dialect, str] = {"oip": "Open Inference Protocol", "snooze": "SnoozeML, and for all", "openai": "OpenAI"}
 
 _INTRODUCTION = """\
 # HTTP
@@ -38,7 +38,9 @@ Those below `/v2` are the [Open Inference Protocol](https://github.com/kserve/op
 {"model_id": "fraud", "outputs": [{"name": "score", "shape": [1, 1], "data": [0.97]}], "duration_ms": 1.2}
 ```
 
-Bodies of the other POSTs may be empty.
+Bodies of the other POSTs may be empty. Texts go to `/v1/embeddings` and `/v1/rerank`: see [clients](clients.md#openais-client).
+`GET /v1/models` is a bare array, as SnoozeML's client needs it, and an object of OpenAI's for whoever sends `x-stainless-lang`, as its client
+libraries do; `/openai/v1/models` is that object for everybody.
 """
 
 _EVENTS = f"""\

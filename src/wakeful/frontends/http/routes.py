@@ -14,17 +14,20 @@ from wakeful.frontends.http.connection import Connection, Handler, Route, refusi
 from wakeful.frontends.http.errors import MethodNotAllowed
 from wakeful.frontends.http.head import Head
 from wakeful.frontends.http.infer import InferHandlers
+from wakeful.frontends.http.openai import SDK_HEADER
+from wakeful.frontends.http.texts import TextHandlers
 from wakeful.frontends.http.upload import upload
 from wakeful.frontends.wording import Dialect
 from wakeful.tensors import Buffer
 
+_DIALECTS: dict[str, Dialect] = {"/v1/": "snooze", "/openai/": "openai"}
 _OPEN, _LOOK, _RUN, _ADMIN = None, Role.READ_ONLY, Role.INFERENCE, Role.ADMIN
 
 
 class Entry(NamedTuple):
     method: str
     path: str
-    """`{model}` may hold slashes; `[/versions/{version}]` may be there or not."""
+    """`{model}` may hold slashes; what stands in brackets may be there or not."""
     role: Role | None
     """What a caller has to be where authentication is on; None: anybody."""
     dialect: Dialect
@@ -42,7 +45,7 @@ class Entry(NamedTuple):
 
 def table(engine: Engine, spawn: Spawn, metrics: Role | None = None) -> list[Entry]:
     """Of several paths that match, the first one counts. `metrics`: who may read them."""
-    infer, admin = InferHandlers(engine), AdminHandlers(engine)
+    infer, admin, texts = InferHandlers(engine), AdminHandlers(engine), TextHandlers(engine)
 
     def later(handler: Waiting) -> Handler:
         return waiting(spawn, handler)
@@ -65,7 +68,7 @@ def table(engine: Engine, spawn: Spawn, metrics: Role | None = None) -> list[Ent
         Entry("GET", "/", _LOOK, "snooze", admin.index, "Name and version of the server, and where to look"),
         Entry("GET", "/health/live", _OPEN, "snooze", admin.live, "200 while the server runs"),
         Entry("GET", "/health/ready", _OPEN, "snooze", admin.ready, "200 while the server takes requests, else 503"),
-        Entry("GET", "/v1/models", _LOOK, "snooze", admin.snooze_models, "All models with their states and settings"),
+        Entry("GET", "/v1/models", _LOOK, "snooze", _by_client(admin.snooze_models, texts.models), "All models; a list of OpenAI's for its clients"),
         Entry("POST", "/v1/models/refresh", _ADMIN, "snooze", later(admin.snooze_refresh), "Look for new, changed and vanished model files"),
         Entry("POST", "/v1/models/upload", _ADMIN, "snooze", upload(engine, spawn, info), "Serve the model file of a form", streams=True),
         Entry("POST", "/v1/models/{model}/infer", _RUN, "snooze", infer.snooze, "Run the model, waking it if it sleeps; float32 only"),
@@ -73,10 +76,24 @@ def table(engine: Engine, spawn: Spawn, metrics: Role | None = None) -> list[Ent
         Entry("POST", "/v1/models/{model}/unload", _ADMIN, "snooze", later(admin.snooze_unload), "Put the model to sleep"),
         Entry("POST", "/v1/models/{model}/pin", _ADMIN, "snooze", later(admin.snooze_pin), "Wake the model and keep it awake"),
         Entry("POST", "/v1/models/{model}/unpin", _ADMIN, "snooze", later(admin.snooze_unpin), "Let the model sleep again"),
-        # Both
+        # OpenAI
+        Entry("POST", "[/openai]/v1/embeddings", _RUN, "openai", later(texts.embeddings), "Embeddings of texts or tokens"),
+        Entry("POST", "[/openai]/v1/rerank", _RUN, "openai", later(texts.rerank), "How well documents fit a query, by a cross-encoder"),
+        Entry("GET", "/openai/v1/models", _LOOK, "openai", texts.models, "All models"),
+        Entry("GET", "[/openai]/v1/models/{model}", _LOOK, "openai", texts.model, "One model"),
+        # All
         Entry("GET", "/metrics", metrics, "snooze", admin.metrics, "Metrics for Prometheus"),
         Entry("GET", "/v1/events", _LOOK, "snooze", admin.events, "Latest decisions, with figures; `?since=` number, `limit=`, `model=`, `kind=`"),
     ]
+
+
+def _by_client(snooze: Handler, openai: Handler) -> Handler:
+    """SnoozeML's client needs a bare array where OpenAI's needs an object: who it is says a header."""
+
+    def handler(connection: Connection, head: Head, body: Buffer) -> None:
+        (openai if SDK_HEADER in head.headers else snooze)(connection, head, body)
+
+    return handler
 
 
 class Router:
@@ -111,7 +128,8 @@ class Router:
                 return refusing(MethodNotAllowed(method, sorted(found)), entry.dialect), entry.role
             parameters = {name: value for name, value in match.groupdict().items() if value is not None}
             return Route(found[method].handler, entry.dialect, parameters, streams=found[method].streams), found[method].role
-        return refusing(NotFound(f"there is nothing at {path}"), "snooze" if path.startswith("/v1/") else "oip"), Role.READ_ONLY
+        dialect: Dialect = next((dialect for begin, dialect in _DIALECTS.items() if path.startswith(begin)), "oip")
+        return refusing(NotFound(f"there is nothing at {path}"), dialect), Role.READ_ONLY
 
 
 def _credentials(headers: Mapping[str, str]) -> Iterator[str]:
