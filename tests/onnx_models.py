@@ -397,3 +397,26 @@ def _sequence_of_maps() -> TypeProto:
 def sequence(path: Path) -> Path:
     """x FP32 [N,4] -> y, a sequence of tensors, which no Open Inference tensor can hold."""
     return write(path, "sequence (float[N,4] x) => (seq(float[N,4]) y) { y = SequenceConstruct(x) }")
+
+
+# ── steps of a pipeline ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def parse(path: Path) -> Path:
+    """text BYTES [N] -> i INT64 [N], the whole number that each text is; any other text fails the run. `gather10` takes it."""
+    return write(path, "parse (string[N] text) => (int64[N] i) { i = Cast<to = 7>(text) }")
+
+
+def spell(path: Path) -> Path:
+    """y FP32 [N], as `gather10` gives it -> text BYTES [N]."""
+    return write(path, "spell (float[N] y) => (string[N] text) { text = Cast<to = 8>(y) }")
+
+
+def fork(path: Path) -> Path:
+    """x FP32 [N,2] -> p = x + x, q = x * x."""
+    return write(path, "fork (float[N,2] x) => (float[N,2] p, float[N,2] q) { p = Add(x, x) q = Mul(x, x) }")
+
+
+def negative(path: Path) -> Path:
+    """x FP32 [N,2] -> y = -x."""
+    return write(path, "negative (float[N,2] x) => (float[N,2] y) { y = Neg(x) }")

@@ -15,7 +15,7 @@ from wakeful.config.effective import bound_keys, differences, server_keys
 from wakeful.config.kinds import library_of
 from wakeful.config.load import is_exposed
 from wakeful.config.problems import ConfigError, Problem
-from wakeful.config.settings import AuthSettings, ModelSettings, Role, Settings
+from wakeful.config.settings import AuthSettings, ModelSettings, PipelineSettings, Role, Settings
 from wakeful.engine import Engine
 from wakeful.errors import WakefulError
 from wakeful.frontends.access import Access
@@ -29,6 +29,8 @@ from wakeful.memory.supervisor import Supervisor
 from wakeful.models.errands import Errands
 from wakeful.models.file import ModelFile
 from wakeful.models.model import Model, Surroundings
+from wakeful.models.pipelines.pipeline import Around, Pipeline
+from wakeful.models.pipelines.pipelines import Pipelines
 from wakeful.models.registry import Registry
 from wakeful.models.repository import Repository
 from wakeful.models.uploads import Uploads
@@ -91,7 +93,10 @@ class App:
         self.surroundings = Surroundings(self.processes, self.supervisor, self.events, self.cores, self.errands.wish_prepared, self._spawn)
         self.repository = Repository(settings, self.registry, self._make_model, self.events)
         self.uploads = Uploads(self.repository, self.registry, self.errands, self.events)
-        self.engine = Engine(self.registry, self.supervisor, self.metrics, self.events, self.errands.inspect, self.repository.refresh, self.uploads)
+        self.pipelines = Pipelines(self._make_pipeline, self.events)
+        self.engine = Engine(
+            self.registry, self.pipelines, self.supervisor, self.metrics, self.events, self.errands.inspect, self.repository.refresh, self.uploads,
+        )
         self.http = HttpServer(self._router(settings.auth).find, settings.server)
         self.streams = Streams(self.engine, settings.server, self._spawn)
         self._certificate = certificate
@@ -110,6 +115,9 @@ class App:
     def _make_model(self, settings: ModelSettings) -> Model:
         file = ModelFile(settings.path, settings.backend, library_of(settings.backend), self.knowledge, self.cache)
         return Model(settings, file, self.metrics.model(settings.id, settings.version), self.surroundings)
+
+    def _make_pipeline(self, settings: PipelineSettings) -> Pipeline:
+        return Pipeline(settings, self.metrics.model(settings.id), Around(self.engine, self.events, self._spawn))
 
     def _log_request(self, model: str, protocol: str, outcome: str, seconds: float) -> None:
         figures = {"protocol": protocol, "outcome": outcome, "seconds": seconds}
@@ -161,6 +169,8 @@ class App:
             self.processes.warm(backend)
         self.repository.register_all()
         self.uploads.sweep()
+        self.pipelines.register_all(self.settings.pipelines)
+        self.pipelines.check()
         self._tell_oddities()
         await self.http.start(sock, self._certificate.context if self._certificate is not None else None)
         gc.collect()
@@ -212,6 +222,7 @@ class App:
         cut = self.http.busy
         if cut:
             self.events.emit("stop", "", f"{cut} requests are cut off after {show_seconds(monotonic() - closed)}", cut=cut)
+        self.pipelines.shut_down()
         models = [*self.registry, *self.repository.unregistered]
         for model in models:
             model.shut_down()
@@ -251,7 +262,9 @@ class App:
             await self._apply_asked.wait()
             self._apply_asked.clear()
             try:
+                self.pipelines.apply(self.settings.pipelines)
                 await self.repository.apply(self.settings)
+                self.pipelines.check()
                 await self.streams.apply(self.settings.streams)
             except Exception:
                 log.exception("the new configuration could not be applied to all models and streams")

@@ -11,6 +11,7 @@ from wakeful.inference import InferRequest
 from wakeful.memory.supervisor import Supervisor
 from wakeful.models.drafts import Draft
 from wakeful.models.model import Model
+from wakeful.models.pipelines.pipelines import Pipelines
 from wakeful.models.portrait import Portrait, portrait
 from wakeful.models.registry import Registry
 from wakeful.models.uploads import Uploads
@@ -33,6 +34,7 @@ class Engine:
     def __init__(
         self,
         registry: Registry,
+        pipelines: Pipelines,
         supervisor: Supervisor,
         metrics: Metrics,
         events: Events,
@@ -41,6 +43,7 @@ class Engine:
         uploads: Uploads | None = None,
     ) -> None:
         self.registry = registry
+        self.pipelines = pipelines
         self.supervisor = supervisor
         self.metrics = metrics
         self.events = events
@@ -56,6 +59,9 @@ class Engine:
         try:
             if self.condition.draining:
                 raise Unavailable("the server is stopping", unstarted=True)
+            if request.model in self.pipelines:
+                self.pipelines.get(request.model, version).submit(request)
+                return
             model = self.registry.get(request.model, version)
             request.version = model.version
             admission.admit(request, model.settings, model.batcher)
@@ -70,7 +76,7 @@ class Engine:
         """Count a request that did not get as far as a model. A part of another has no protocol: the whole is counted."""
         if not protocol:
             return
-        known = self.registry.find(model)
+        known = self.pipelines.find(model) or self.registry.find(model)
         stats = known.stats if known is not None else self.metrics.unnamed
         stats.settled(protocol, error.code, seconds)
 
@@ -87,8 +93,11 @@ class Engine:
 
     async def load(self, name: str) -> None:
         """Look whether its files have changed, or have come only now, and wake it."""
-        await self._refresh(name)
-        await self._all(name, Model.load)
+        if name in self.pipelines:
+            await self.pipelines.get(name).each(self.load)
+        else:
+            await self._refresh(name)
+            await self._all(name, Model.load)
 
     async def unload(self, name: str) -> None:
         """Put a model to sleep, pinned or not: an operator's word goes before a setting."""
@@ -96,18 +105,16 @@ class Engine:
 
     async def pin(self, name: str) -> None:
         """Load a model and keep it from sleeping by time, eviction or ceiling."""
-        for model in self.registry.versions(name):
-            model.pinned = True
-        await self._all(name, Model.load)
+        await self._all(name, Model.pin)
 
     async def unpin(self, name: str) -> None:
-        self.registry.get(name)
-        for model in self.registry.versions(name):
-            model.pinned = False
-            model.group.sweep()
+        await self._all(name, Model.unpin)
 
     async def _all(self, name: str, verb: Callable[[Model], Awaitable[None]]) -> None:
-        """Do the same with every version, at once; whatever fails is raised when all have ended."""
+        """Do the same with every version, or every model of a pipeline, at once; whatever fails is raised when all have ended."""
+        if name in self.pipelines:
+            await self.pipelines.get(name).each(lambda model: self._all(model, verb))
+            return
         self.registry.get(name)
         outcomes = await asyncio.gather(*map(verb, self.registry.versions(name)), return_exceptions=True)
         for outcome in outcomes:
@@ -117,12 +124,16 @@ class Engine:
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def portrait(self, name: str, version: str | None = None) -> Portrait:
+        if name in self.pipelines:
+            return self.pipelines.get(name, version).portrait()
         return self._portrait_of(self.registry.get(name, version))
 
     def portraits(self, name: str | None = None) -> list[Portrait]:
         """Of every version of everything that can be asked, or of one model."""
         if name is None:
-            return [self._portrait_of(model) for model in self.registry]
+            return [*map(self._portrait_of, self.registry), *(pipeline.portrait() for pipeline in self.pipelines)]
+        if name in self.pipelines:
+            return [self.pipelines.get(name).portrait()]
         self.registry.get(name)
         return [self._portrait_of(model) for model in self.registry.versions(name)]
 
@@ -132,11 +143,19 @@ class Engine:
 
     async def signature(self, name: str, version: str | None = None) -> Signature:
         """What a model takes and gives, without waking it: from what is known, else by a look into its file in a process of its own."""
+        if name in self.pipelines:
+            return await self.pipelines.get(name, version).signature()
         model = self.registry.get(name, version)
         if model.interface.signature is None:
             await self._inspect(model)
         assert model.interface.signature is not None
         return model.interface.signature
+
+    def known_signature(self, name: str, version: str | None = None) -> Signature | None:
+        """The same where it takes no look into a file; else None."""
+        if name in self.pipelines:
+            return self.pipelines.get(name, version).known_signature
+        return self.registry.get(name, version).interface.signature
 
     async def refresh(self) -> None:
         """Look into the models directory for new, changed and vanished files."""

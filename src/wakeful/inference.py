@@ -53,3 +53,6 @@ class InferRequest(msgspec.Struct, eq=False):
     def refuse(self, error: WakefulError) -> None:
         """Take the reason why there is no answer."""
         raise NotImplementedError
+
+    def dropped(self) -> None:
+        """It was settled with neither, as its caller has left."""

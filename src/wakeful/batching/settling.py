@@ -69,4 +69,6 @@ class Settler:
             return True
         if isinstance(request, parts.Part):
             self._settle(request.origin, LEFT)
+        else:
+            request.dropped()
         return False

@@ -32,6 +32,11 @@ def run(arguments: Namespace) -> int:
         return DONE
     if settings.warnings:
         print(render(settings.warnings))
-    count = len(settings.models)
-    print(f"{count} model{'' if count == 1 else 's'}, no error: {', '.join(model.id for model in settings.models) or 'nothing to serve yet'}")
+    names = [*(model.id for model in settings.models), *(pipeline.id for pipeline in settings.pipelines)]
+    counts = [_counted(len(settings.models), "model"), *([_counted(len(settings.pipelines), "pipeline")] if settings.pipelines else [])]
+    print(f"{' and '.join(counts)}, no error: {', '.join(names) or 'nothing to serve yet'}")
     return DONE
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -63,7 +63,8 @@ def config_text(settings: Settings) -> str:
     files = ", ".join(map(_short, settings.files))
     places = Counter(_origin(model, settings.models_dir) for model in settings.models)
     counts = [f"{count} {origin}" for origin, count in places.items()]
-    return f"{files or 'no file, defaults'}; models: {', '.join(counts) or 'none yet'}"
+    pipelines = f"; pipelines: {len(settings.pipelines)}" if settings.pipelines else ""
+    return f"{files or 'no file, defaults'}; models: {', '.join(counts) or 'none yet'}{pipelines}"
 
 
 def _origin(model: ModelSettings, models_dir: Path | None) -> str:

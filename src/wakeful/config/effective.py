@@ -2,12 +2,13 @@
 endpoints are left out."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from wakeful.config.kinds import KINDS
 from wakeful.config.problems import masked
-from wakeful.config.settings import AuthSettings, ModelSettings, Padding, Settings, StreamSettings, TextSettings
+from wakeful.config.settings import AuthSettings, ModelSettings, Padding, PipelineSettings, Settings, StreamSettings, TextSettings
 
 
 def effective(settings: Settings) -> str:
@@ -16,6 +17,7 @@ def effective(settings: Settings) -> str:
     own = [model for model in settings.models if not KINDS[model.backend].serves_models]
     models = {model.id: model for model in own}  # of each the newest version: the others have the same keys
     parts += [_table("[[models]]", model_keys(model)) for model in models.values()]
+    parts += [_table("[[pipelines]]", pipeline_keys(pipeline)) for pipeline in settings.pipelines]
     parts += [_table("[[streams]]", stream_keys(stream)) for stream in settings.streams]
     return "\n".join(parts)
 
@@ -71,6 +73,17 @@ def _text_keys(text: TextSettings) -> dict[str, Any]:
     }
 
 
+def pipeline_keys(pipeline: PipelineSettings) -> dict[str, Any]:
+    """An entry of [[pipelines]], by its keys."""
+    steps = [
+        {"model": step.model, "version": step.version, "name": step.name, "inputs": step.inputs, "outputs": step.outputs} for step in pipeline.steps
+    ]
+    return {
+        "id": pipeline.id, "description": pipeline.description, "inputs": pipeline.inputs, "outputs": pipeline.outputs, "steps": steps,
+        "request_timeout_ms": _milliseconds(pipeline.request_timeout),
+    }
+
+
 def stream_keys(stream: StreamSettings) -> dict[str, Any]:
     """An entry of [[streams]], by its keys; of the endpoint what everybody may see."""
     endpoint = {"endpoint": masked(stream.endpoint)} if stream.endpoint_env is None else {"endpoint_env": stream.endpoint_env}
@@ -99,10 +112,14 @@ def _table(title: str, values: Mapping[str, Any]) -> str:
 def written(value: Any) -> str:
     """A value as TOML, on one line."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {written(inner)}" for key, inner in value.items() if inner is not None) + " }"
+        return "{ " + ", ".join(f"{_key(key)} = {written(inner)}" for key, inner in value.items() if inner is not None) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(written, value)) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # which else writes texts, numbers and truth values as TOML does
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch("[A-Za-z0-9_-]+", key) else json.dumps(key)
 
 
 def _pad_keys(pad: Padding | None) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from wakeful.config.auth import auth_settings
 from wakeful.config.document import Document, read_document
 from wakeful.config.locate import KeyPath
 from wakeful.config.models import configured_models, demo_models, expanded, report_broken_rules, scan_directory
+from wakeful.config.pipelines import configured_pipelines
 from wakeful.config.problems import ConfigError, Place, Problem, in_order
 from wakeful.config.schema import SECTIONS, DefaultsTable, OverrideTable, ServerTable, Table, merged
 from wakeful.config.settings import AuthSettings, CacheSettings, ModelSettings, Settings
@@ -85,10 +86,11 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
         models += found
     if options.demo:
         models += demo_models(template, models)
+    pipelines = configured_pipelines(document, models, template.admission.request_timeout, report)
     _check_ceiling(document, defaults, models, report)
     table = ServerTable.model_construct(None, **server)
     auth = auth_settings(document, options.api_keys, options.jwt_secret, environ, report)
-    streams = stream_settings(document, {model.id for model in models}, environ, report)
+    streams = stream_settings(document, {model.id for model in models} | {pipeline.id for pipeline in pipelines}, environ, report)
     _check_exposure(document, table, auth, report)
     _check_certificate(document, table, report)
     if any(problem.severity == "error" for problem in report):
@@ -100,6 +102,7 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
         cache=CacheSettings(cache, table.cache_limit),
         models=tuple(with_tokenizers(models)),
         models_dir=models_dir,
+        pipelines=pipelines,
         auth=auth,
         streams=streams,
         files=files,
@@ -210,7 +213,7 @@ def _section(document: Document, name: str, table: type[Table], report: list[Pro
 
 def _unknown_section(document: Document, key: str) -> Problem:
     if isinstance(document.values[key], dict | list) and (near := nearest(key, SECTIONS)):
-        brackets = f"[[{near}]]" if near in ("models", "streams") else f"[{near}]"
+        brackets = f"[[{near}]]" if near in ("models", "pipelines", "streams") else f"[{near}]"
         return Problem("unknown-table", f"`{key}` is not a table of this file", document.place((key,)), key, f"did you mean {brackets}?")
     return unknown_key(key, None, "", document.place((key,)), key)
 

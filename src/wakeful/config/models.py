@@ -13,7 +13,7 @@ from wakeful.config.locate import KeyPath, dotted
 from wakeful.config.problems import Problem
 from wakeful.config.rules import broken_rules
 from wakeful.config.schema import DefaultsTable, ModelTable, TextTable, check_id, merged
-from wakeful.config.settings import ModelSettings, Settings
+from wakeful.config.settings import ModelSettings, PipelineSettings, Settings
 from wakeful.config.text import with_text
 from wakeful.config.validate import validate
 
@@ -56,7 +56,7 @@ def scan(
     configured = [model for model in settings.models if not model.scanned]
     report = [] if report is None else report
     look = models_in(models_dir, report) if name is None else models_called(models_dir, name, report)
-    return _scanned(look, settings.defaults, configured, report, served), look.unread
+    return _scanned(look, settings.defaults, configured, report, served, settings.pipelines), look.unread
 
 
 def scan_directory(
@@ -68,11 +68,12 @@ def scan_directory(
 
 
 def _scanned(
-    look: Look, defaults: ModelSettings, taken: Iterable[ModelSettings], report: list[Problem], served: Collection[Path] = ()
+    look: Look, defaults: ModelSettings, taken: Iterable[ModelSettings], report: list[Problem], served: Collection[Path] = (),
+    pipelines: Iterable[PipelineSettings] = (),
 ) -> list[ModelSettings]:
     taken = list(taken)
     paths = {os.path.realpath(path) for model in taken for path in (model.path, model.home) if path is not None}
-    ids = {model.id.lower(): str(model.path) for model in taken}
+    ids = {pipeline.id.lower(): "a pipeline" for pipeline in pipelines} | {model.id.lower(): str(model.path) for model in taken}
     models: list[ModelSettings] = []
     for found in sorted(look.found, key=lambda found: found.home not in served):
         if os.path.realpath(found.home) in paths:

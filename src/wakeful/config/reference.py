@@ -13,7 +13,9 @@ from wakeful.config.schema import (
     JwtTable,
     ModelTable,
     PadTable,
+    PipelineTable,
     ServerTable,
+    StepTable,
     StreamTable,
     TextTable,
     TuningTable,
@@ -77,6 +79,9 @@ For models that are given texts, through `/v1/embeddings` and `/v1/rerank`; see 
 _OPTIONS = """\
 Each key is also an option (`--max-body 64MiB`) and a variable (`WAKEFUL_MAX_BODY=64MiB`), and so are the two of the next table."""
 _BOUNDS = "Bounds of the whole daemon. The keys of the table for `[defaults]` and `[[models]]` below work here too."
+_PIPELINES = """\
+Models that callers ask as one; [how they are chained](models.md#pipelines). Each step is batched, scaled and put to sleep by the settings of
+its model."""
 _AUTH = """\
 Without this table, and without `--api-key` and `--jwt-secret`, whoever reaches the port may do everything; so an address that other
 machines reach is refused then, unless `insecure` is set. Callers send `Authorization: Bearer KEY`, or `X-API-Key: KEY`. What each role may
@@ -125,6 +130,8 @@ def reference() -> str:
         _section("`[defaults]` and `[[models]]`", _BOTH, dict(TuningTable.model_fields)),
         _section("`pad`", "Only for models in which filled-up elements do not change the answer.", dict(PadTable.model_fields)),
         _section("`[models.text]`", _TEXT, dict(TextTable.model_fields)),
+        _section("`[[pipelines]]`", _PIPELINES, dict(PipelineTable.model_fields)),
+        _section("`steps`", "Tables in `steps` of `[[pipelines]]`.", dict(StepTable.model_fields)),
         _section("`[auth]`", _AUTH, dict(AuthTable.model_fields)),
         _section("`[[auth.api_keys]]`", _KEYS, dict(ApiKeyTable.model_fields)),
         _section("`[auth.jwt]`", _JWT, dict(JwtTable.model_fields)),
@@ -175,7 +182,7 @@ def shown_default(key: str, field: FieldInfo) -> str:
         return '`"auto"`'
     if isinstance(default, Role):
         return f"`{default.name.lower()}`"
-    if default in ("", []):
+    if default in ("", [], {}):
         return "-"
     extra: Any = field.json_schema_extra
     if extra["form"] == "size":

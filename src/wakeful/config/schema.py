@@ -23,6 +23,7 @@ from wakeful.config.settings import (
     ReplicaSettings,
     Role,
     ServerSettings,
+    StepSettings,
     TlsSettings,
     VersionPolicy,
     WorkerSettings,
@@ -326,6 +327,31 @@ class ModelTable(TuningTable):
         )
 
 
+class StepTable(Table):
+    """An entry of `steps` in [[pipelines]]"""
+
+    model: Text = setting(..., "id of the model, or of another pipeline")
+    version: int | None = setting(None, "one of its numbered versions; absent: the newest", ge=1)
+    name: Text | None = setting(None, "what errors call the step; absent: its number")
+    inputs: dict[str, Text] = setting({}, "where names differ: the model's name of an input, and the pipeline's", form='`{ text = "TEXT" }`')
+    outputs: dict[str, Text] = setting({}, "likewise of outputs", form='`{ ids = "input_ids" }`')
+
+    def settings(self) -> StepSettings:
+        return StepSettings(self.model, self.version, self.name, self.inputs, self.outputs)
+
+
+class PipelineTable(Table):
+    """[[pipelines]]"""
+
+    id: ModelId = setting(..., "its name, of the same kind as a model's")
+    steps: list[Any] = setting(..., "the models, with the keys of the next table; one runs as soon as what it takes is there", form="array of tables")
+    inputs: list[Text] | None = setting(None, "what callers give; absent: whatever steps take and no step makes", form="array of texts")
+    outputs: list[Text] | None = setting(None, "what callers get; absent: what the last step makes", form="array of texts")
+    description: str | None = setting(None, "shown to people")
+    request_timeout_ms: float | None = setting(
+        None, "a request is given up after so long, all steps together; absent: as in `[defaults]`", unit="ms", gt=0, le=86_400_000)
+
+
 class ServerTable(Table):
     """[server]"""
 
@@ -423,10 +449,11 @@ SECRETS = frozenset({"key", "secret"})
 
 TABLES: dict[str, type[Table]] = {
     "[server]": ServerTable, "[defaults]": DefaultsTable, "[[models]]": ModelTable, "[models.text]": TextTable,
-    "[auth]": AuthTable, "[[auth.api_keys]]": ApiKeyTable, "[auth.jwt]": JwtTable, "[[streams]]": StreamTable,
+    "[[pipelines]]": PipelineTable, "steps": StepTable, "[[streams]]": StreamTable,
+    "[auth]": AuthTable, "[[auth.api_keys]]": ApiKeyTable, "[auth.jwt]": JwtTable,
 }
 """Title in messages to declaration."""
-SECTIONS = ("server", "defaults", "models", "streams", "auth")
+SECTIONS = ("server", "defaults", "models", "pipelines", "streams", "auth")
 ALIASES = {"max_delay_ms": "max_batch_delay_ms"}
 
 

@@ -4,6 +4,7 @@ What people write (names, units, defaults, bounds) is in `schema.py`, which make
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from hashlib import sha256
@@ -152,6 +153,34 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class StepSettings:
+    model: str
+    """Its id, or that of another pipeline."""
+    version: int | None = None
+    """None: the newest."""
+    name: str | None = None
+    """For people; None: its number."""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """The model's own names to the pipeline's, where they are not the same."""
+    outputs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    """Models that are asked one after the other, as one."""
+
+    id: str
+    steps: tuple[StepSettings, ...]
+    inputs: tuple[str, ...] | None = None
+    """None: whatever steps take and no step makes."""
+    outputs: tuple[str, ...] | None = None
+    """None: what the last step makes."""
+    description: str | None = None
+    request_timeout: float = 30.0
+    """Seconds for all steps together."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemorySettings:
     limit: int | float | None = None
     """Bytes, or a fraction (0 to 1) of what the machine or container has; None: 85 % of it."""
@@ -293,6 +322,7 @@ class Settings:
     cache: CacheSettings
     models: tuple[ModelSettings, ...]
     models_dir: Path | None
+    pipelines: tuple[PipelineSettings, ...] = ()
     auth: AuthSettings = AuthSettings()
     streams: tuple[StreamSettings, ...] = ()
     files: tuple[Path, ...] = ()

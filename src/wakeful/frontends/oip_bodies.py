@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wakeful.clock import wall
-from wakeful.models.portrait import Portrait
+from wakeful.models.portrait import Portrait, ShownStep
 from wakeful.runtime.messages import Signature, TensorSpec
 from wakeful.telemetry.metrics import SUCCESS, Histogram
 
@@ -26,9 +26,9 @@ def model_metadata(name: str, versions: Sequence[str], signature: Signature, bat
     return metadata | ({"batching": batching} if batching else {})
 
 
-def model_config(name: str, signature: Signature, max_batch_size: int) -> Body:
+def model_config(name: str, signature: Signature, max_batch_size: int, steps: Iterable[ShownStep] = ()) -> Body:
     """What of Triton's configuration has a meaning here. `max_batch_size` is 0 for a model that is not batched; otherwise, as with Triton,
-    `dims` leave out axis 0."""
+    `dims` leave out axis 0. `steps`: of a pipeline."""
     skipped = 1 if max_batch_size else 0
 
     def entries(specs: Iterable[TensorSpec], optional: bool) -> list[Body]:
@@ -45,7 +45,12 @@ def model_config(name: str, signature: Signature, max_batch_size: int) -> Body:
         "max_batch_size": max_batch_size,
         "input": entries(signature.inputs, optional=True),
         "output": entries(signature.outputs, optional=False),
-    }
+    } | ({"ensemble_scheduling": {"step": scheduling}} if (scheduling := list(map(_step, steps))) else {})
+
+
+def _step(shown: ShownStep) -> Body:
+    version = -1 if shown.version is None else shown.version
+    return {"model_name": shown.model, "model_version": version, "input_map": dict(shown.takes), "output_map": dict(shown.gives)}
 
 
 def _dims(spec: TensorSpec) -> list[int]:

@@ -180,6 +180,15 @@ class Model:
         self._leave_when_served()
         await asleep
 
+    async def pin(self) -> None:
+        """Load the model and keep it loaded."""
+        self.pinned = True
+        await self.load()
+
+    async def unpin(self) -> None:
+        self.pinned = False
+        self.group.sweep()
+
     def _leave_when_served(self) -> None:
         """End the replicas of a model that is to sleep as soon as nothing is queued; they finish their runs."""
         if self._leaving is not None and not any(lane.queue.size for lane in self.batcher.lanes):

@@ -1,5 +1,6 @@
 """What is shown of a model, or of a pipeline, to whoever asks and over whatever protocol. To look at one is no use of it."""
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from wakeful.clock import monotonic
@@ -7,6 +8,16 @@ from wakeful.models.model import Model
 from wakeful.telemetry.metrics import ModelStats
 
 State = Literal["asleep", "loading", "ready", "busy"]
+
+
+class ShownStep(NamedTuple):
+    """Of a pipeline: the model's own names to the pipeline's."""
+
+    model: str
+    version: int | None
+    """None: the newest."""
+    takes: Mapping[str, str]
+    gives: Mapping[str, str]
 
 
 class Portrait(NamedTuple):
@@ -36,6 +47,8 @@ class Portrait(NamedTuple):
     """Seconds ago; None: never."""
     resident_bytes: int
     stats: ModelStats
+    steps: tuple[ShownStep, ...] = ()
+    """Of a pipeline whose models are known."""
 
     @property
     def ready(self) -> bool:

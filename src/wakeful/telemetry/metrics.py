@@ -27,6 +27,9 @@ REPLICA_STATES = ("starting", "ready", "draining")
 SUCCESS = "ok"
 """The outcome of an answered request; every other outcome is a code of `wakeful.errors`."""
 
+STEP = "pipeline"
+"""The protocol of requests that pipelines make of their models. Totals of all models leave them out: the caller's is counted."""
+
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
@@ -44,7 +47,8 @@ DEFINITIONS = {
     row.name: row
     for row in (
         Definition("wakeful_requests_total", "counter", ("model", "protocol", "outcome"),
-                   "Inference requests that were settled: ok or an error code. An empty model: the request named none that is configured."),
+                   "Inference requests that were settled: ok or an error code. An empty model: none that is configured was named. "
+                   "Protocol pipeline: a step of a pipeline, which is counted under its own name too."),
         Definition("wakeful_queue_seconds", "histogram", ("model",), "From a request's arrival to the start of its run."),
         Definition("wakeful_run_seconds", "histogram", ("model",), "A run of the model, as its replica measured it; requests share a run."),
         Definition("wakeful_request_seconds", "histogram", ("model",), "From a request's arrival to its answer or refusal."),
@@ -131,8 +135,8 @@ class ModelStats:
     They live as long as the daemon, whatever becomes of the model's replicas or of its registration."""
 
     __slots__ = (
-        "model", "labels", "requests", "queue_seconds", "run_seconds", "request_seconds", "failed_seconds", "load_seconds", "batch_rows", "unloads",
-        "scaling_steps", "restarts", "load_retries", "read_gauges", "_listener",
+        "model", "labels", "requests", "queue_seconds", "run_seconds", "request_seconds", "failed_seconds", "step_seconds", "load_seconds",
+        "batch_rows", "unloads", "scaling_steps", "restarts", "load_retries", "read_gauges", "_listener",
     )
 
     def __init__(self, model: str, listener: Listener | None = None, version: int | None = None) -> None:
@@ -147,6 +151,8 @@ class ModelStats:
         self.request_seconds = Histogram(SECONDS)
         self.failed_seconds = 0.0
         """The part of request_seconds that went to requests without success."""
+        self.step_seconds = 0.0
+        """The part of it that went to steps of pipelines."""
         self.load_seconds = Histogram(SECONDS)
         self.batch_rows = Histogram(ROWS)
         self.unloads: defaultdict[UnloadReason, int] = defaultdict(int)
@@ -165,6 +171,8 @@ class ModelStats:
         histogram.sum += seconds
         if outcome != SUCCESS:
             self.failed_seconds += seconds
+        if protocol == STEP:
+            self.step_seconds += seconds
         if self._listener is not None:
             self._listener(self.model, protocol, outcome, seconds)
 
@@ -296,11 +304,12 @@ def _streams(streams: Mapping[str, StreamStats]) -> Iterator[str]:
 
 def _snooze(models: Sequence[ModelStats], thrashing: float, streams: Sequence[StreamStats]) -> Iterator[str]:
     """The totals that SnoozeML's SDK reads. It takes the last line of a name, whatever the labels, so there is nothing per model here."""
-    everything = sum(n for m in models for n in m.requests.values())
-    success = sum(n for m in models for (_, outcome), n in m.requests.items() if outcome == SUCCESS)
+    asked = [(outcome, n) for m in models for (protocol, outcome), n in m.requests.items() if protocol != STEP]
+    everything = sum(n for _, n in asked)
+    success = sum(n for outcome, n in asked if outcome == SUCCESS)
     statuses = {"all": everything, "success": success, "error": everything - success}
     yield from _family("snoozeml_requests_total", [((status,), n) for status, n in statuses.items()])
-    yield from _single("snoozeml_inference_latency_seconds_total", sum(m.request_seconds.sum for m in models))
+    yield from _single("snoozeml_inference_latency_seconds_total", sum(m.request_seconds.sum - m.step_seconds for m in models))
     yield from _single("snoozeml_batches_dispatched_total", sum(m.batch_rows.count for m in models))
     reasons: dict[str, tuple[UnloadReason, ...]] = {"oom": ("oom",), "idle": ("idle",), "capacity": ("capacity", "lru")}
     unloads = [((label,), sum(m.unloads.get(r, 0) for m in models for r in merged)) for label, merged in reasons.items()]

@@ -15,6 +15,7 @@ from wakeful.frontends.http.openapi import described
 from wakeful.frontends.http.patience import Patience
 from wakeful.frontends.http.routes import Entry, Router, table
 from wakeful.inference import InferRequest
+from wakeful.models.pipelines.pipelines import Pipelines
 from wakeful.models.registry import Registry
 from wakeful.models.signature import Validator
 from wakeful.runtime.messages import Placement, Signature, TensorSpec
@@ -46,7 +47,7 @@ class EchoEngine(Engine):
     """All of the engine but its models, whose outputs are their inputs."""
 
     def __init__(self) -> None:
-        super().__init__(Registry(), None, Metrics(), Events(), self._nothing, self._nothing)  # type: ignore[arg-type]  # no model is loaded
+        super().__init__(Registry(), Pipelines(self._nothing, Events()), None, Metrics(), Events(), self._nothing, self._nothing)  # type: ignore[arg-type]  # no model is loaded
         self.condition.ready = True
         self._validators = {name: Validator(signature, mergeable=True) for name, signature in MODELS.items()}
         self._settler = Settler(self.metrics.unnamed)

@@ -15,6 +15,7 @@ from wakeful.engine import Engine
 from wakeful.frontends.http.connection import CONTINUE
 from wakeful.frontends.http.infer import DECODED_HERE, ENCODED_HERE
 from wakeful.frontends.http.routes import Router, table
+from wakeful.models.pipelines.pipelines import Pipelines
 from wakeful.models.registry import Registry
 from wakeful.telemetry.events import Events
 from wakeful.telemetry.metrics import Metrics
@@ -201,7 +202,7 @@ def test_work_that_comes_when_it_drains_surely_did_not_start() -> None:
     async def nothing(*_: object) -> None:
         raise AssertionError
 
-    engine = Engine(Registry(), None, Metrics(), Events(), nothing, nothing)  # type: ignore[arg-type]  # no model, so no memory either
+    engine = Engine(Registry(), Pipelines(nothing, Events()), None, Metrics(), Events(), nothing, nothing)  # type: ignore[arg-type]  # no model, so no memory either
     engine.condition.draining = True
     with serving(find=Router(table(engine, lambda _: None)).find) as stage:
         client = stage.connect()

@@ -91,7 +91,7 @@ class AdminHandlers:
         parameters = head.route.parameters
         signature = await self._engine.signature(parameters["model"], parameters.get("version"))
         shown = self._engine.portrait(parameters["model"], parameters.get("version"))
-        connection.respond_json(encode(oip_bodies.model_config(shown.name, signature, shown.max_rows if shown.merges else 0)))
+        connection.respond_json(encode(oip_bodies.model_config(shown.name, signature, shown.max_rows if shown.merges else 0, shown.steps)))
 
     def oip_model_ready(self, connection: Connection, head: Head, body: Buffer) -> None:
         parameters = head.route.parameters
