@@ -107,3 +107,14 @@ def test_json_means_the_same(problems: Callable[..., tuple[Problem, ...]]) -> No
     models = '"models": [{"id": "a", "path": "a.onnx"}]'
     (problem,) = problems(f'{{{models},\n"pipelines": [{{"id": "p", "steps": [\n{{"model": "b"}}]}}]}}', name="c.json")
     assert (problem.code, problem.line) == ("unknown-model", 3)
+
+
+def test_the_example_of_the_page_is_right(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
+    (example,) = [block.partition("```")[0] for block in page.split("```toml\n") if "[[pipelines]]" in block.partition("```")[0]]
+    names = ("tokenize", "encoder", "classifier")
+    for name in names:
+        (tmp_path / f"{name}.onnx").touch()
+    models = "".join(f'[[models]]\nid = "{name}"\npath = "{name}.onnx"\n' for name in names)
+    (pipeline,) = read(tmp_path, models + example).pipelines
+    assert [step.model for step in pipeline.steps] == list(names)

@@ -113,6 +113,10 @@ class Repository:
         """What was found earlier, and could not be looked at now."""
         return [model.settings for model in self._registry if model.settings.scanned and model.settings.place in unread]
 
+    def is_pipeline(self, name: str) -> bool:
+        """Is the name, in whatever case, no model's to take?"""
+        return any(name.lower() == pipeline.id.lower() for pipeline in self._settings.pipelines)
+
     def _other_spelling(self, name: str) -> bool:
         """Does a model have this name but for upper and lower case? A look at one name does not find that."""
         return name not in self._registry and any(name.lower() == model.id.lower() for model in self._registry)

@@ -92,6 +92,8 @@ class Uploads:
     def _target(self, draft: Draft, order: Order) -> Path:
         """The file that is to be written, or replaced. Raises Conflict if that must not be."""
         target = self.check() / f"{order.id}{draft.suffix}"
+        if self._repository.is_pipeline(order.id):
+            raise Conflict(f"{order.id} is a pipeline, so no model can have this name")
         existing = [model for model in self._registry if model.id.lower() == order.id.lower()]
         if not existing and not target.exists():
             return target
