@@ -142,3 +142,11 @@ def test_a_model_that_becomes_another_one(home: Home) -> None:
     onnx_models.negative(home.directory / "b.onnx")
     assert daemon.call("POST", "/v1/models/refresh")[0] == 200
     assert ask(daemon, oip("p", tensor("x", [1, 2], [1, 2]))).output("y") == [-1, -2]
+
+
+def test_no_upload_takes_a_pipelines_name(home: Home) -> None:
+    file = (home.directory / "a.onnx").read_bytes()
+    form = b'--b\r\nContent-Disposition: form-data; name="file"; filename="limited.onnx"\r\n\r\n%b\r\n--b--\r\n' % file
+    status, body = home.daemon.call("POST", "/v1/models/upload", form, {"Content-Type": "multipart/form-data; boundary=b"})
+    assert (status, body["error"]) == (409, "limited is a pipeline, so no model can have this name")
+    assert not (home.directory / "limited.onnx").exists()
