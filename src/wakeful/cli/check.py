@@ -32,7 +32,11 @@ def run(arguments: Namespace) -> int:
         return DONE
     if settings.warnings:
         print(render(settings.warnings))
-    names = [*(model.id for model in settings.models), *(pipeline.id for pipeline in settings.pipelines)]
+    for model in {model.id: model for model in settings.models}.values():
+        if model.foreign is not None:
+            print(f"{model.id}, by {model.foreign.file}:")
+            print(*(f"  {what} {field}" for what, fields in model.foreign.parts for field in fields), sep="\n")
+    names = [*(model.key for model in settings.models), *(pipeline.id for pipeline in settings.pipelines)]
     counts = [_counted(len(settings.models), "model"), *([_counted(len(settings.pipelines), "pipeline")] if settings.pipelines else [])]
     print(f"{' and '.join(counts)}, no error: {', '.join(names) or 'nothing to serve yet'}")
     return DONE

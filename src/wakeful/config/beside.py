@@ -48,7 +48,12 @@ def with_keys(settings: ModelSettings, values: Mapping[str, Any], document: Docu
     report += faults
     if given is None or any(fault.severity == "error" for fault in faults):
         return None
-    made = table.settings(settings.path, settings.backend)
+    return overlay(settings, given)
+
+
+def overlay(settings: ModelSettings, keys: Mapping[str, Any]) -> ModelSettings:
+    """`settings` with some keys said otherwise, which were validated before."""
+    made = overlaid(_own_keys(settings), keys).settings(settings.path, settings.backend)
     return replace(
         settings, description=made.description, batching=made.batching, replicas=made.replicas, life=made.life, admission=made.admission,
         runtime=made.runtime, versions=made.versions,

@@ -28,6 +28,10 @@ KINDS: dict[str, Kind] = {
 """By the backend's name."""
 
 
+SERVED = ", ".join(backend for backend, kind in KINDS.items() if not kind.serves_models)
+"""Kinds of models, for people."""
+
+
 class Named(NamedTuple):
     """What the name of a file says."""
 

@@ -1,34 +1,42 @@
 """How models lie on disk. A model is a file, or a directory:
 
-    fraud.onnx              the model `fraud`
-    fraud/model.onnx        the same; further files that it needs lie beside it
-    fraud/1/model.onnx      its version 1, as in Triton's repositories; what lies in a version's directory is its own
+    fraud.onnx                    the model `fraud`
+    fraud/model.onnx              the same; further files that it needs lie beside it
+    fraud/1/model.onnx            its version 1, as in Triton's repositories; what lies in a version's directory is its own
     fraud/2/model.onnx
-    fraud/wakeful_model.py  the model `fraud`, of Python code and whatever lies beside and below it; a version's directory may be the same
-    minilm/onnx/model.onnx  an export from Hugging Face, which has minilm/tokenizer.json
+    fraud/wakeful_model.py        the model `fraud`, of Python code and whatever lies beside and below it; a version's directory may be the same
+    fraud/config.pbtxt            what Triton is told of it (`triton`)
+    iris/model-settings.json      what MLServer is told of a model, its name and its file among it (`mlserver`)
+    minilm/onnx/model.onnx        an export from Hugging Face, which has minilm/tokenizer.json
 
 This is the only place that knows. What a file is, its name tells (`kinds`).
 """
 
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from wakeful.config.kinds import Named, kind_of, marked
-from wakeful.config.problems import Problem
-from wakeful.config.settings import VersionPolicy
+from wakeful.config import mlserver, triton
+from wakeful.config.foreign import Account
+from wakeful.config.kinds import SERVED, kind_of, marked
+from wakeful.config.problems import Place, Problem
+from wakeful.config.settings import VersionPolicy, rank
+from wakeful.config.textproto import TextProtoError, parse
 
 TOKENIZER = "tokenizer.json"
 USUAL_NAME = "model"
 """Of the file in a directory that is a model, without its suffix."""
-_NUMBER = re.compile(r"[1-9]\d{0,18}")
+_NUMBER = re.compile(r"[1-9][0-9]{0,18}")
 _UNFINISHED = (".tmp", ".part", ".partial")
 """Ends of names that whatever is still being written has."""
 
 
-class Found(NamedTuple):
+@dataclass(frozen=True)
+class Found:
     """A model on disk."""
 
     id: str
@@ -36,8 +44,12 @@ class Found(NamedTuple):
     home: Path
     """The file or the directory that is the model."""
     backend: str
-    files: Mapping[int | None, Path]
-    """What a backend opens, by version; the only one is None where versions are not numbered."""
+    files: Mapping[str | None, Path]
+    """What a backend opens, by version; the only one is None where there are no versions."""
+    config: Path | None = None
+    """Another server's configuration of it."""
+    account: Account = field(default_factory=Account)
+    """What came of that."""
 
 
 class Look(NamedTuple):
@@ -46,6 +58,22 @@ class Look(NamedTuple):
     found: list[Found]
     unread: set[Path]
     """What is there and could not be looked at."""
+
+
+class FaultyModel(Exception):
+    """A model's own configuration cannot be understood."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+class _Wanted(NamedTuple):
+    """What a configuration says of the file that is to be opened."""
+
+    names: tuple[str, ...] = ()
+    backend: str | None = None
+    """Of a file whose name does not tell."""
 
 
 def models_in(directory: Path, report: list[Problem]) -> Look:
@@ -57,31 +85,33 @@ def models_in(directory: Path, report: list[Problem]) -> Look:
 
 
 def models_called(directory: Path, name: str, report: list[Problem]) -> Look:
-    """The same for those of one name, without a look at the others."""
+    """The same for those of one name, without a look at others that are called as their files are."""
     prefix = f"{name}."
     with os.scandir(directory) as entries:
-        names = [entry.name for entry in entries if entry.name == name or entry.name.startswith(prefix)]
+        names = [
+            entry.name for entry in entries
+            if entry.name == name or entry.name.startswith(prefix) or (entry.is_dir() and Path(entry.path, mlserver.FILE).exists())
+        ]
     look = _look_at([directory / one for one in sorted(names)], report)
     return Look([found for found in look.found if found.id == name], look.unread)
 
 
 def model_at(path: Path, report: list[Problem]) -> Found | None:
-    """The model that a file or a directory is. Raises OSError for one that cannot be read."""
+    """The model that a file or a directory is. Raises OSError for one that cannot be read, and FaultyModel."""
     path = path.absolute()
-    named = kind_of(path.name)
     if path.is_dir():
-        return _model_in(path, report)
-    if named is None or not path.is_file():
-        return None
-    return Found(named.stem, path, named.backend, {None: path})
+        settings = path / mlserver.FILE
+        return _of_mlserver(settings, report) if settings.is_file() else _model_in(path, report)
+    named = kind_of(path.name)
+    return Found(named.stem, path, named.backend, {None: path}) if named is not None and path.is_file() else None
 
 
-def chosen(policy: VersionPolicy, there: Iterable[int]) -> list[int]:
-    """The versions of those that are there which a policy lets be served, in rising order."""
-    numbers = sorted(there)
+def chosen(policy: VersionPolicy, there: Iterable[str]) -> list[str]:
+    """The versions of those that are there which a policy lets be served, the newest last."""
+    versions = sorted(there, key=rank)
     if policy == "all":
-        return numbers
-    return [number for number in numbers if number in policy] if isinstance(policy, tuple) else numbers[-policy:]
+        return versions
+    return [version for version in versions if version in map(str, policy)] if isinstance(policy, tuple) else versions[-policy:]
 
 
 def _look_at(entries: Iterable[Path], report: list[Problem]) -> Look:
@@ -94,9 +124,11 @@ def _look_at(entries: Iterable[Path], report: list[Problem]) -> Look:
         except OSError as error:
             report.append(_passed_over(entry, f"it cannot be read ({error.strerror})"))
             look.unread.add(entry.absolute())
-            continue
-        if found is not None:
-            look.found.append(found)
+        except FaultyModel as error:
+            report.append(error.problem)
+            look.unread.add(entry.absolute())
+        else:
+            look.found.extend([] if found is None else [found])
     return look
 
 
@@ -112,40 +144,99 @@ def _is_unfinished(entry: Path, report: list[Problem]) -> bool:
     return False
 
 
+# Triton, and directories without any configuration --------------------------------------------------------------------------------------
+
+
 def _model_in(directory: Path, report: list[Problem]) -> Found | None:
     """The model that a directory is; None if it is none."""
     entries = [entry for entry in sorted(directory.iterdir()) if not entry.name.startswith(".")]
     whole = marked(entry.name for entry in entries) is not None
-    numbered = {int(entry.name): entry for entry in entries if _NUMBER.fullmatch(entry.name) and entry.is_dir() and not whole}
-    files: dict[int | None, Path] = {}
+    numbered = [entry for entry in entries if _NUMBER.fullmatch(entry.name) and entry.is_dir() and not whole]
+    config = directory / triton.FILE
+    message = _read_pbtxt(config) if config.is_file() else None
+    wanted = _Wanted() if message is None else _Wanted(*triton.file_of(message))
+    files: dict[str | None, Path] = {}
     backend = ""
-    for number, version in sorted(numbered.items()):
-        file = _file_in(version, sorted(version.iterdir()), report, any_name=True)
+    for version in sorted(numbered, key=lambda entry: rank(entry.name)):
+        file = _file_in(version, sorted(version.iterdir()), wanted, report, any_name=True)
         if file is not None:
-            backend, files[number] = file
-    if not numbered and (file := _file_in(directory, entries, report)) is not None:
+            backend, files[version.name] = file
+    if not numbered and (file := _file_in(directory, entries, wanted, report)) is not None:
         backend, files[None] = file
     if not numbered and not files and (exported := directory / "onnx" / "model.onnx").is_file() and (directory / TOKENIZER).is_file():
         backend, files[None] = "onnx", exported
-    return Found(directory.name, directory, backend, files) if files else None
+    if not files:
+        if message is not None:
+            asks = triton.platform_of(message) or "nothing"
+            report.append(_passed_over(directory, f"it has no file of {SERVED} ({triton.FILE} asks for {asks})"))
+        return None
+    found = Found(directory.name, directory, backend, files, None if message is None else config)
+    if message is not None:
+        triton.read(message, found.id, backend, {file.name for file in files.values()}, found.account)
+    return found
 
 
-def _file_in(directory: Path, entries: Iterable[Path], report: list[Problem], *, any_name: bool = False) -> tuple[str, Path] | None:
-    """Backend and path of what is to be opened in a directory with one model: the file of the usual name, or the only one if `any_name` will do."""
+def _file_in(
+    directory: Path, entries: Iterable[Path], wanted: _Wanted, report: list[Problem], *, any_name: bool = False
+) -> tuple[str, Path] | None:
+    """Backend and path of what is to be opened in a directory with one model: the file that is wanted, else the one of the usual name, else the
+    only one if `any_name` will do."""
     entries = list(entries)
-    if (backend := marked(entry.name for entry in entries)) is not None:
-        return backend, directory
-    there: list[tuple[Named, Path]] = []
-    for entry in entries:
-        named = kind_of(entry.name)
-        if named is not None and not entry.name.startswith(".") and entry.is_file():
-            there.append((named, entry))
+    if (whole := marked(entry.name for entry in entries)) is not None:
+        return whole, directory
+    there = [(named, entry) for entry in entries if (named := kind_of(entry.name)) is not None and entry.name[0] != "." and entry.is_file()]
+    for name in wanted.names:
+        file, kind = directory / name, kind_of(name)
+        backend = kind.backend if kind is not None else wanted.backend
+        if backend is not None and file.is_file():
+            return backend, file
     usual = [one for one in there if one[0].stem == USUAL_NAME]
     fitting = usual or (there if any_name else [])
     if len(fitting) != 1 and there:
         names = ", ".join(path.name for _, path in there)
         report.append(_passed_over(directory, f"it holds {names}; of a model that is a directory, one file alone is called {USUAL_NAME}"))
     return (fitting[0][0].backend, fitting[0][1]) if len(fitting) == 1 else None
+
+
+def _read_pbtxt(file: Path) -> dict[str, list[Any]]:
+    try:
+        return parse(file.read_text("utf-8"))
+    except TextProtoError as error:
+        place = Place(str(file), error.line, error.column)
+        raise FaultyModel(Problem("syntax", f"{file.parent} is passed over: {error}", place, severity="warning")) from None
+    except UnicodeDecodeError:
+        raise FaultyModel(_passed_over(file.parent, f"{file.name} is not UTF-8")) from None
+
+
+# MLServer -------------------------------------------------------------------------------------------------------------------------------
+
+
+def _of_mlserver(settings: Path, report: list[Problem]) -> Found | None:
+    """The model that MLServer's settings describe; None if it cannot be served."""
+    home = settings.parent
+    try:
+        values = json.loads(settings.read_bytes())
+    except ValueError as error:
+        raise FaultyModel(_passed_over(home, f"{settings.name} is no JSON ({error})")) from None
+    name = values.get("name") if isinstance(values, dict) else None
+    if not isinstance(name, str):
+        raise FaultyModel(_passed_over(home, f"{settings.name} has no name"))
+    wanted, why_not = mlserver.file_of(values)
+    file = None if why_not else _wanted_file(home, _Wanted(*wanted), report)
+    if file is None:
+        report.append(_passed_over(home, why_not or f"it has no file of {SERVED}"))
+        return None
+    found = Found(name, home, file[0], {mlserver.version_of(values): file[1]}, settings)
+    mlserver.read(values, found.account)
+    return found
+
+
+def _wanted_file(home: Path, wanted: _Wanted, report: list[Problem]) -> tuple[str, Path] | None:
+    """Of the names that are wanted, one may be a directory in which the file is."""
+    for name in wanted.names:
+        if (home / name).is_dir():
+            return _file_in(home / name, sorted((home / name).iterdir()), wanted, report, any_name=True)
+    return _file_in(home, sorted(home.iterdir()), wanted, report)
 
 
 def _passed_over(path: Path, why: str) -> Problem:

@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from wakeful.config.beside import settings_file, with_settings_beside
+from wakeful.config.beside import overlay, settings_file, with_settings_beside
 from wakeful.config.document import Document, near_names
-from wakeful.config.layouts import Found, Look, chosen, model_at, models_called, models_in
+from wakeful.config.layouts import FaultyModel, Found, Look, chosen, model_at, models_called, models_in
 from wakeful.config.locate import KeyPath, dotted
-from wakeful.config.problems import Problem
+from wakeful.config.problems import Place, Problem
 from wakeful.config.rules import broken_rules
 from wakeful.config.schema import DefaultsTable, ModelTable, TextTable, check_id, merged
-from wakeful.config.settings import ModelSettings, PipelineSettings, Settings
+from wakeful.config.settings import ForeignSettings, ModelSettings, PipelineSettings, Settings
 from wakeful.config.text import with_text
 from wakeful.config.validate import validate
 
@@ -32,8 +32,8 @@ def configured_models(
     _report_duplicates(document, raw, report)
     models = []
     for index, entry in enumerate(raw):
-        model = _configured_model(document, index, entry, defaults, report)
         found = _find_model(document, index, entry, directories, home, report)
+        model = _configured_model(document, index, entry, defaults, found, report)
         if model is not None and found is not None:
             versions = _versions(model.settings(found.home, found.backend), found, report, model.text)
             if not versions:
@@ -91,20 +91,29 @@ def _scanned(
             report.append(Problem("duplicate-id", message, hint="name it in [[models]] with another id", severity="warning"))
             continue
         ids[name.lower()] = str(found.home)
-        settings = with_settings_beside(replace(defaults, id=name, path=found.home, backend=found.backend, scanned=True), report)
-        if settings is None:
+        settings = replace(defaults, id=name, path=found.home, backend=found.backend, scanned=True)
+        brought = _keys_of(found)
+        tuned = with_settings_beside(overlay(settings, brought) if brought else settings, report)
+        if tuned is None:
             look.unread.add(found.home)
         else:
-            models += _versions(settings, found, report)
+            models += _versions(tuned, found, report)
     return models
 
 
 def look_again(settings: ModelSettings, report: list[Problem]) -> list[ModelSettings]:
-    """The versions that a model of [[models]] has now. Raises OSError if its directory cannot be read."""
+    """The versions that a model of [[models]] has now; none if it cannot be told, and `report` says why."""
     if settings.home is None:
         return [settings]
-    found = model_at(settings.home, report)
-    return [] if found is None else _versions(settings, found, report)
+    try:
+        found = model_at(settings.home, report)
+    except OSError as error:
+        report.append(Problem("file", f"{settings.home} cannot be read ({error.strerror}): its versions stay"))
+    except FaultyModel as error:
+        report.append(error.problem)
+    else:
+        return [] if found is None else _versions(settings, found, report)
+    return []
 
 
 def _versions(settings: ModelSettings, found: Found, report: list[Problem], text: TextTable | None = None) -> list[ModelSettings]:
@@ -113,18 +122,40 @@ def _versions(settings: ModelSettings, found: Found, report: list[Problem], text
 
 
 def _located(settings: ModelSettings, found: Found, report: list[Problem]) -> list[ModelSettings]:
-    home = None if found.home in found.files.values() else found.home
+    settings = replace(settings, home=None if found.home in found.files.values() else found.home, foreign=_foreign(found))
     if None in found.files:
-        return [replace(settings, path=found.files[None], home=home)]
-    numbers = chosen(settings.versions, [number for number in found.files if number is not None])
-    if isinstance(settings.versions, tuple) and (missing := sorted(set(settings.versions).difference(numbers))):
-        message = f"{found.home} has no version {', '.join(map(str, missing))}, only {_numbers(found)}"
+        return [replace(settings, path=found.files[None])]
+    served = chosen(settings.versions, [version for version in found.files if version is not None])
+    if isinstance(settings.versions, tuple) and (missing := [str(number) for number in settings.versions if str(number) not in served]):
+        message = f"{found.home} has no version {', '.join(missing)}, only {_numbers(found)}"
         report.append(Problem("missing-version", message, severity="warning"))
-    return [replace(settings, path=found.files[number], home=home, version=number) for number in numbers]
+    return [replace(settings, path=found.files[version], version=version) for version in served]
 
 
 def _numbers(found: Found) -> str:
     return ", ".join(map(str, found.files))
+
+
+def _foreign(found: Found) -> ForeignSettings | None:
+    account = found.account
+    if found.config is None:
+        return None
+    return ForeignSettings(found.config, tuple(account.honoured), tuple(account.ignored), tuple(account.inputs), tuple(account.outputs))
+
+
+def _keys_of(found: Found, own: Collection[str] = ()) -> dict[str, Any]:
+    """What another server's configuration says by keys of [[models]], but for a model's `own`. What cannot be is told as not honoured."""
+    given, place = {}, Place(str(found.config))
+    for key, value in list(found.account.keys.items()):
+        problems: list[Problem] = []
+        table = validate(ModelTable, {"id": "m", "path": "m", key: value}, "[[models]]", lambda _: place, problems)
+        if key in own:
+            found.account.refuse(key, "[[models]] says otherwise")
+        elif table is None or problems:
+            found.account.refuse(key, "; ".join(problem.message for problem in problems))
+        else:
+            given[key] = getattr(table, key)
+    return given
 
 
 def demo_models(defaults: ModelSettings, taken: Iterable[ModelSettings]) -> list[ModelSettings]:
@@ -141,13 +172,14 @@ def report_broken_rules(document: Document, table: ModelTable, base: KeyPath, ow
 
 
 def _configured_model(
-    document: Document, index: int, entry: Mapping[str, Any], defaults: DefaultsTable, report: list[Problem]
+    document: Document, index: int, entry: Mapping[str, Any], defaults: DefaultsTable, found: Found | None, report: list[Problem]
 ) -> ModelTable | None:
     base: KeyPath = ("models", index)
     own = validate(ModelTable, entry, "[[models]]", document.place, report, base=base)
     if own is None:
         return None
-    table = merged(defaults, own.given())
+    brought = {} if found is None else _keys_of(found, own.given())
+    table = merged(defaults, brought | own.given())
     report_broken_rules(document, table, base, own.given(), report)
     return table
 
@@ -204,6 +236,9 @@ def _model_in(directory: Path, report: list[Problem], wrong: Callable[[str, str]
         found = model_at(directory, passed_over)
     except OSError as error:
         wrong("file", f"{directory} cannot be read: {error.strerror}")
+        return None
+    except FaultyModel as error:
+        wrong("file", f"{error.problem.place or directory}: {error}")
         return None
     if found is None:
         reasons = "".join(f"; {problem.message}" for problem in passed_over)

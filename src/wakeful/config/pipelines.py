@@ -7,14 +7,14 @@ from wakeful.config.document import Document
 from wakeful.config.locate import KeyPath, dotted
 from wakeful.config.problems import Problem
 from wakeful.config.schema import PipelineTable, StepTable
-from wakeful.config.settings import ModelSettings, PipelineSettings, StepSettings
+from wakeful.config.settings import ModelSettings, PipelineSettings, StepSettings, rank
 from wakeful.config.validate import nearest, validate
 from wakeful.config.wiring import Fault, faults_of, label
 
 MAX_STEPS = 64
 """Of one pipeline. More is a mistake of whoever writes files by program."""
 
-Known = Mapping[str, set[int] | None]
+Known = Mapping[str, set[str] | None]
 """The names that a step may have, with their versions where these are known."""
 
 
@@ -27,8 +27,8 @@ def configured_pipelines(
         hint = "each pipeline begins with [[pipelines]], in double brackets"
         report.append(Problem("wrong-type", "`pipelines` must be a list of tables", document.place(("pipelines",)), "pipelines", hint))
         return ()
-    known: dict[str, set[int] | None] = dict.fromkeys(_written_ids(document, "models") | _written_ids(document, "pipelines"))
-    known |= {model.id: {other.version or 1 for other in models if other.id == model.id} for model in models}
+    known: dict[str, set[str] | None] = dict.fromkeys(_written_ids(document, "models") | _written_ids(document, "pipelines"))
+    known |= {model.id: {other.version or "1" for other in models if other.id == model.id} for model in models}
     _report_taken_ids(document, raw, models, report)
     pipelines = {}
     for index, entry in enumerate(raw):
@@ -73,9 +73,9 @@ def _steps(document: Document, base: KeyPath, raw: list[Any], known: Known, repo
             hint = f"did you mean `{near}`?" if near else f"there are {', '.join(sorted(known))}"
             path = (*here, "model")
             report.append(Problem("unknown-model", f"no model is called `{table.model}`", document.place(path), dotted(path), hint))
-        elif table.version is not None and table.version not in (versions := known[table.model] or {table.version}):
+        elif table.version is not None and (versions := known[table.model]) and str(table.version) not in versions:
             path = (*here, "version")
-            message = f"`{table.model}` has no version {table.version}, only {', '.join(map(str, sorted(versions)))}"
+            message = f"`{table.model}` has no version {table.version}, only {', '.join(sorted(versions, key=rank))}"
             report.append(Problem("unknown-model", message, document.place(path), dotted(path)))
         if table.name is not None and any(table.name == step.name for step in steps[:-1]):
             path = (*here, "name")

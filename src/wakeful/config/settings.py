@@ -81,6 +81,43 @@ class BackendSettings:
     """Most bytes that all replicas of this model may hold together; None: no limit of its own."""
 
 
+@dataclass(frozen=True, slots=True)
+class DeclaredTensor:
+    """An input or output, as another server's configuration has it."""
+
+    name: str
+    datatype: str
+    """Of the Open Inference Protocol; empty where it is not said."""
+    shape: tuple[int | None, ...]
+    """None: any size."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignSettings:
+    """What has come of another server's configuration that lies in the model's directory."""
+
+    file: Path
+    honoured: tuple[str, ...]
+    ignored: tuple[str, ...]
+    """Each with the reason."""
+    inputs: tuple[DeclaredTensor, ...] = ()
+    outputs: tuple[DeclaredTensor, ...] = ()
+
+    @property
+    def parts(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        return ("honoured:", self.honoured), ("not honoured:", self.ignored)
+
+    @property
+    def account(self) -> str:
+        """In one line, for people."""
+        return f"{self.file.name}: " + "; ".join(f"{what} {', '.join(fields) or 'nothing'}" for what, fields in self.parts)
+
+
+def rank(version: str) -> tuple[int, str]:
+    """Orders versions: by their numbers, and those that are none before all others."""
+    return (int(version), "") if version.isdecimal() else (0, version)
+
+
 VersionPolicy = int | Literal["all"] | tuple[int, ...]
 """Which of a model's numbered versions are served: the newest so many, all, or those with these numbers."""
 
@@ -137,9 +174,11 @@ class ModelSettings:
     """True when the model was found by looking into the models directory, so that a refresh may take it away."""
     home: Path | None = None
     """The directory that is the model, where its file lies in one of its own, with its versions."""
-    version: int | None = None
-    """None: the model has no numbered versions."""
+    version: str | None = None
+    """None: the model has no versions."""
     versions: VersionPolicy = 1
+    foreign: ForeignSettings | None = field(default=None, compare=False)
+    """Only told: what of it counts is among the other settings."""
 
     @property
     def place(self) -> Path:

@@ -18,6 +18,7 @@ from wakeful.inference import InferRequest
 from wakeful.memory.supervisor import Standing, Supervisor
 from wakeful.models.backoff import Backoff
 from wakeful.models.culprits import Culprits, describe
+from wakeful.models.declared import disagreements
 from wakeful.models.file import ModelFile
 from wakeful.models.growth import Growth, Scene
 from wakeful.models.interface import UNKNOWN, Interface
@@ -63,8 +64,8 @@ class Model:
         self.settings = settings
         self.id = settings.id
         self.key = settings.key
-        self.version = str(settings.version or 1)
-        """As callers name it; a model without numbered versions has the first."""
+        self.version = settings.version or "1"
+        """As callers name it; a model without versions has the first."""
         self.stats = stats
         self.file = file
         self.pinned = settings.life.pinned
@@ -321,8 +322,7 @@ class Model:
         self.device = message.device
         waiting = self.waiting
         if first:
-            self.interface.learn(message.signature, message.verdict)
-            self.file.learn(signature=message.signature)
+            self._learn_signature(message)
             self.batcher.held = self._leaving is not None
         lane = self.batcher.open(replica)
         self._lanes[replica.number] = lane
@@ -491,8 +491,14 @@ class Model:
     def learn_from_file(self, message: Ready) -> None:
         """A process that only looked at the file has found its signature."""
         if self.interface.signature is None:
-            self.interface.learn(message.signature, message.verdict)
-            self.file.learn(signature=message.signature)
+            self._learn_signature(message)
+
+    def _learn_signature(self, message: Ready) -> None:
+        self.interface.learn(message.signature, message.verdict)
+        self.file.learn(signature=message.signature)
+        foreign = self.settings.foreign
+        for text in disagreements(foreign, message.signature) if foreign is not None else ():
+            self._around.events.emit("config", self.key, f"{text}; the file counts", code="declared")
 
     def replica_probed(self, replica: Replica, message: Probed) -> None:
         self._probing.ended(replica, message)

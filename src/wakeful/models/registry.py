@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from wakeful.config.settings import rank
 from wakeful.errors import NotFound
 from wakeful.models.model import Model
 
@@ -49,7 +50,7 @@ class Registry:
         self._order(model.id)
 
     def _order(self, name: str) -> None:
-        versions = dict(sorted(self._versions[name].items(), key=lambda item: int(item[0])))
+        versions = dict(sorted(self._versions[name].items(), key=lambda item: rank(item[0])))
         if versions:
             self._versions[name] = versions
             self._newest[name] = next(reversed(versions.values()))

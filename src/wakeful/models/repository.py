@@ -9,7 +9,7 @@ from wakeful.config.effective import differences, model_keys
 from wakeful.config.kinds import KINDS
 from wakeful.config.models import look_again, scan
 from wakeful.config.problems import Problem
-from wakeful.config.settings import ModelSettings, Settings
+from wakeful.config.settings import ModelSettings, Settings, rank
 from wakeful.config.text import with_tokenizers
 from wakeful.errors import WakefulError
 from wakeful.models.model import Model
@@ -29,6 +29,8 @@ class Repository:
         self._make = make
         self._events = events
         self._changing = asyncio.Lock()
+        self._told: dict[str, str] = {}
+        """By name, what was said last of its configuration for another server."""
         self.unregistered: set[Model] = set()
         """Models that nobody can ask for: removed ones that have not finished their work, and versions that are to be ready before they come."""
 
@@ -41,6 +43,7 @@ class Repository:
         """What the configuration names, and what was found in the directory at start."""
         for settings in self._settings.models:
             self._registry.add(self._make(settings))
+        self._tell_accounts(self._settings.models)
 
     async def apply(self, settings: Settings) -> None:
         """Go over to another configuration. A model whose settings are the same is not touched; what waits for a changed one goes on under the new
@@ -101,12 +104,7 @@ class Repository:
         wanted: list[ModelSettings] = []
         entries = {settings.id: settings for settings in self._settings.models if not settings.scanned and name in (None, settings.id)}
         for settings in entries.values():
-            try:
-                there = look_again(settings, report)
-            except OSError as error:
-                report.append(Problem("file", f"{settings.home} cannot be read ({error.strerror}): its versions stay"))
-                there = []
-            wanted += there or [model.settings for model in self._registry.versions(settings.id)]
+            wanted += look_again(settings, report) or [model.settings for model in self._registry.versions(settings.id)]
         return wanted
 
     def _kept(self, unread: Collection[Path]) -> list[ModelSettings]:
@@ -121,12 +119,21 @@ class Repository:
         """Does a model have this name but for upper and lower case? A look at one name does not find that."""
         return name not in self._registry and any(name.lower() == model.id.lower() for model in self._registry)
 
+    def _tell_accounts(self, models: Iterable[ModelSettings]) -> None:
+        """What has come of other servers' configurations, wherever that is new."""
+        for settings in models:
+            account = "" if settings.foreign is None else settings.foreign.account
+            if self._told.get(settings.id, "") != account:
+                self._told[settings.id] = account
+                self._events.emit("config", settings.id, account or "it has no configuration of another server any more", code="foreign")
+
     # ── from one state to the next ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _go_over(self, names: Iterable[str], wanted: Iterable[ModelSettings], come: Why, gone: Why) -> None:
         by_name: dict[str, list[ModelSettings]] = {name: [] for name in names}
         for settings in wanted:
             by_name[settings.id].append(settings)
+        self._tell_accounts(settings for versions in by_name.values() for settings in versions)
         for wave in self._waves(by_name):
             async with asyncio.TaskGroup() as changes:  # a model that finishes its work holds no other one up
                 for name in wave:
@@ -173,8 +180,8 @@ class Repository:
         arriving = [self._make(settings) for settings in new]
         for model in arriving:
             model.inherit(before)
-        heir = max(arriving, key=lambda model: int(model.version))
-        leads = before in old or int(heir.version) > int(before.version)
+        heir = max(arriving, key=lambda model: rank(model.version))
+        leads = before in old or rank(heir.version) > rank(before.version)
         if leads and before.group.replicas and not await self._load_ahead(heir, before, come):
             for model in arriving:
                 await model.close("config")

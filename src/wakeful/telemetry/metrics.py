@@ -139,10 +139,10 @@ class ModelStats:
         "batch_rows", "unloads", "scaling_steps", "restarts", "load_retries", "read_gauges", "_listener",
     )
 
-    def __init__(self, model: str, listener: Listener | None = None, version: int | None = None) -> None:
+    def __init__(self, model: str, listener: Listener | None = None, version: str | None = None) -> None:
         self.model = model
         self.labels = f'model="{_escape(model)}"' + ("" if version is None else f',version="{version}"')
-        """As the page has them: `version` is there where versions are numbered."""
+        """As the page has them: `version` is there where there are versions."""
         self._listener = listener
         self.requests: defaultdict[tuple[str, str], int] = defaultdict(int)
         """By (protocol, outcome)."""
@@ -202,12 +202,12 @@ class Metrics:
         self.read_thrashing: Callable[[], float] = _nothing
         self.read_oldest_load: Callable[[], float] = _nothing
         self.read_dropped_lines: Callable[[], float] = _nothing
-        self._models: dict[tuple[str, int | None], ModelStats] = {}
+        self._models: dict[tuple[str, str | None], ModelStats] = {}
         self._streams: dict[str, StreamStats] = {}
         self._process = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self._process)
 
-    def model(self, name: str, version: int | None = None) -> ModelStats:
+    def model(self, name: str, version: str | None = None) -> ModelStats:
         """The counters of a configured model; a name that comes back after its removal finds its old ones."""
         stats = self._models.get((name, version))
         if stats is None:
