@@ -20,7 +20,7 @@ READY = re.compile(rb'ready[ ",:a-z]+https?://([0-9.]+):(\d+)')  # in a line of 
 
 
 class Daemon:
-    """`wakeful serve` with its own cache directory, on a port that the system picked. What it logs is kept in `log_path`."""
+    """`wakeful serve` with its own cache directory, on ports that the system picked. What it logs is kept in `log_path`."""
 
     def __init__(self, directory: Path, *options: str, env: dict[str, str] | None = None, launcher: Sequence[str] = ()) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -28,7 +28,10 @@ class Daemon:
         self.log_path = directory / "daemon.log"
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [*launcher, sys.executable, "-m", "wakeful", "serve", "--port", "0", "--cache-dir", str(directory / "cache"), *options],
+                [
+                    *launcher, sys.executable, "-m", "wakeful", "serve", "--port", "0", "--grpc-port", "0", "--cache-dir", str(directory / "cache"),
+                    *options,
+                ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ | (env or {}),
             )
         self.host, self.port = self._wait_ready()
@@ -36,6 +39,13 @@ class Daemon:
     @property
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
+
+    @property
+    def grpc(self) -> str:
+        """Host and port of gRPC."""
+        match = re.search(r"gRPC on port (\d+)", self.log)
+        assert match, self.log
+        return f"{self.host}:{match[1]}"
 
     @property
     def log(self) -> str:

@@ -15,13 +15,10 @@ from wakeful.config.effective import bound_keys, differences, server_keys
 from wakeful.config.kinds import library_of
 from wakeful.config.load import is_exposed
 from wakeful.config.problems import ConfigError, Problem
-from wakeful.config.settings import AuthSettings, ModelSettings, PipelineSettings, Role, Settings
+from wakeful.config.settings import ModelSettings, PipelineSettings, Settings
 from wakeful.engine import Engine
-from wakeful.errors import WakefulError
-from wakeful.frontends.access import Access
-from wakeful.frontends.http.openapi import described
-from wakeful.frontends.http.routes import Router, table
-from wakeful.frontends.http.server import HttpServer, url_of
+from wakeful.frontends.doors import Doors
+from wakeful.frontends.http.server import url_of
 from wakeful.frontends.streams.streams import Streams
 from wakeful.frontends.tls import Certificate
 from wakeful.memory import budget
@@ -97,20 +94,13 @@ class App:
         self.engine = Engine(
             self.registry, self.pipelines, self.supervisor, self.metrics, self.events, self.errands.inspect, self.repository.refresh, self.uploads,
         )
-        self.http = HttpServer(self._router(settings.auth).find, settings.server)
+        self.doors = Doors(self.engine, self._spawn, settings, certificate)
         self.streams = Streams(self.engine, settings.server, self._spawn)
         self._certificate = certificate
         self.metrics.read_budget = lambda: self.supervisor.budget
         self.metrics.read_thrashing = lambda: self.supervisor.thrash.count
         self.metrics.read_oldest_load = self.supervisor.oldest_load
         self.metrics.read_dropped_lines = lambda: self.log.dropped
-
-    def _router(self, auth: AuthSettings) -> Router:
-        routes = table(self.engine, self._spawn, Role.ADMIN if auth.protect_metrics else None)
-        return Router(described(routes, secured=auth.enabled), Access(auth), self._caller_refused)
-
-    def _caller_refused(self, error: WakefulError) -> None:
-        self.events.emit("refuse", "", f"a caller: {error.message}", code=error.code)
 
     def _make_model(self, settings: ModelSettings) -> Model:
         file = ModelFile(settings.path, settings.backend, library_of(settings.backend), self.knowledge, self.cache)
@@ -139,14 +129,14 @@ class App:
 
     # ── the three verbs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def run(self, sock: socket.socket) -> int:
-        """Serve until a signal says stop. Returns the number of requests that had to be cut off for that."""
+    async def run(self, http: socket.socket, grpc: socket.socket | None = None) -> int:
+        """Serve at these addresses until a signal says stop. Returns the number of requests that had to be cut off for that."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
         loop.add_signal_handler(signal.SIGHUP, self._reload_asked.set)
         async with asyncio.TaskGroup() as self._group:
-            await self._start(sock)
+            await self._start(http, grpc)
             self._spawn(self.errands.run())
             self._spawn(self._save_now_and_then())
             self._spawn(self._reload_when_asked())
@@ -164,7 +154,7 @@ class App:
         self.log.close()
         return cut
 
-    async def _start(self, sock: socket.socket) -> None:
+    async def _start(self, http: socket.socket, grpc: socket.socket | None) -> None:
         for backend in {settings.backend for settings in self.settings.models} | {self.settings.defaults.backend}:
             self.processes.warm(backend)
         self.repository.register_all()
@@ -172,7 +162,8 @@ class App:
         self.pipelines.register_all(self.settings.pipelines)
         self.pipelines.check()
         self._tell_oddities()
-        await self.http.start(sock, self._certificate.context if self._certificate is not None else None)
+        grpc_port: int | None = None if grpc is None else grpc.getsockname()[1]
+        await self.doors.start(http, grpc)
         gc.collect()
         gc.freeze()  # what is here stays: later collections need not look at it
         gc.set_threshold(*GC_THRESHOLD)
@@ -181,10 +172,11 @@ class App:
             model.start_standing()
         await self.streams.apply(self.settings.streams)
         count = len(self.registry)
-        url, took = url_of(sock, secure=self._certificate is not None), show_seconds(monotonic() - self._started)
+        url, took = url_of(http, secure=self._certificate is not None), show_seconds(monotonic() - self._started)
+        where = url if grpc_port is None else f"{url}, gRPC on port {grpc_port}"
         self.events.emit(
-            "ready", "", f"{url}  {count} model{'' if count == 1 else 's'}, in {took}; Ctrl-C stops",
-            port=sock.getsockname()[1], models=count, cores=self.cores, budget=self.supervisor.budget,
+            "ready", "", f"{where}  {count} model{'' if count == 1 else 's'}, in {took}; Ctrl-C stops", port=http.getsockname()[1],
+            grpc_port=grpc_port, grpc_library=self.doors.grpc_library, models=count, cores=self.cores, budget=self.supervisor.budget,
         )
 
     def _tell_oddities(self) -> None:
@@ -193,9 +185,6 @@ class App:
         if self._group_kill:
             text = f"if the kernel kills one model's process for memory, it ends this daemon too, so more is left free: {self._group_kill}"
             self.events.emit("config", "", text, margin=self.supervisor.margin)
-        port = self.settings.server.grpc_port
-        if port is not None:
-            self.events.emit("config", "", f"gRPC is not served yet: nothing listens on port {port}; --no-grpc takes this line away", grpc_port=port)
 
     def _tell_problems(self, problems: Iterable[Problem]) -> None:
         for problem in problems:
@@ -209,30 +198,30 @@ class App:
         server = self.settings.server
         self.engine.condition.ready = False
         self.streams.stop()
-        if self.http.busy or server.lame_duck:
-            self.events.emit("stop", "", f"stopping: {self.http.busy} requests are being answered, for {server.grace:g} s at most")
+        if self.doors.busy or server.lame_duck:
+            self.events.emit("stop", "", f"stopping: {self.doors.busy} requests are being answered, for {server.grace:g} s at most")
         await self._wait(lambda: False, server.lame_duck)
-        self.http.close_listeners()
+        self.doors.close_listeners()
         closed = monotonic()
-        await self._wait(lambda: self._done and monotonic() - closed > self.http.parting, server.grace)
+        await self._wait(lambda: self._done and monotonic() - closed > self.doors.parting, server.grace)
         if self.streams.busy:
             self.events.emit("stop", "", f"{self.streams.busy} messages stay with their brokers, for whoever takes them next")
         self.streams.abandon()
         self.engine.condition.draining = True
-        cut = self.http.busy
+        cut = self.doors.busy
         if cut:
             self.events.emit("stop", "", f"{cut} requests are cut off after {show_seconds(monotonic() - closed)}", cut=cut)
         self.pipelines.shut_down()
         models = [*self.registry, *self.repository.unregistered]
         for model in models:
             model.shut_down()
-        await self._wait(lambda: not self.http.busy and not any(model.group.replicas for model in models), LAST_SECONDS)
-        self.http.close()
+        await self._wait(lambda: not self.doors.busy and not any(model.group.replicas for model in models), LAST_SECONDS)
+        await self.doors.close()
         return cut
 
     @property
     def _done(self) -> bool:
-        return self.http.busy == 0 and not self.streams.open
+        return self.doors.busy == 0 and not self.streams.open
 
     async def _wait(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done`, for at most `seconds`. Each further signal ends one wait."""
@@ -292,7 +281,7 @@ class App:
             text = f"{', '.join(kept)} changed, which takes a restart: the old values stay"
             self.events.emit("config", "", text, code="restart")
         if old.auth != settings.auth:
-            self.http.find_by(self._router(settings.auth).find)
+            self.doors.admit_by(settings.auth)
             text = "callers need other keys or tokens from now on" if settings.auth.enabled else "callers need no key any more: all may do everything"
             self.events.emit("config", "", text)
         self._apply_asked.set()

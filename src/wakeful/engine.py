@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 
 from wakeful import admission
 from wakeful.clock import monotonic
@@ -20,14 +19,26 @@ from wakeful.telemetry.events import Events
 from wakeful.telemetry.metrics import SUCCESS, Metrics
 
 
-@dataclass
 class Condition:
     """Of the whole daemon."""
 
-    ready: bool = False
-    """May new work be sent here?"""
-    draining: bool = False
-    """No new work is taken."""
+    def __init__(self) -> None:
+        self.draining = False
+        """No new work is taken."""
+        self.listeners: list[Callable[[], None]] = []
+        """Hear when readiness comes or goes."""
+        self._ready = False
+
+    @property
+    def ready(self) -> bool:
+        """May new work be sent here?"""
+        return self._ready
+
+    @ready.setter
+    def ready(self, ready: bool) -> None:
+        self._ready = ready
+        for tell in self.listeners:
+            tell()
 
 
 class Engine:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,6 @@ def test_a_models_directory_without_models_says_what_to_do(tmp_path: Path) -> No
         assert "put an .onnx file into" in daemon.log
         command = next(line[line.index("curl ") :] for line in daemon.log.splitlines() if "/v1/models/refresh" in line)
         assert paste(command) == {"models": []}
-        assert "gRPC is not served yet" in daemon.log
 
 
 def test_requests_are_lines_only_if_that_is_wanted(tmp_path: Path) -> None:
@@ -105,16 +105,19 @@ def test_requests_are_lines_only_if_that_is_wanted(tmp_path: Path) -> None:
         assert all(line.startswith("request demo-model oip ") for line in written)
 
 
-def test_a_busy_address_names_its_holder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--port", "--grpc-port"])
+def test_a_busy_address_names_its_holder(tmp_path: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         assert holder_of(port).startswith(f"pid {os.getpid()}, ")
-        command = [sys.executable, "-m", "wakeful", "serve", "--port", str(port), "--cache-dir", str(tmp_path)]
+        ports = {"--port": "0", "--grpc-port": "0"} | {option: str(port)}
+        command = [sys.executable, "-m", "wakeful", "serve", *chain.from_iterable(ports.items()), "--cache-dir", str(tmp_path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
     assert done.returncode == 2
     assert f"127.0.0.1:{port} is already in use" in done.stderr
     assert f"held by: pid {os.getpid()}" in done.stderr
-    assert "--port 0" in done.stderr
+    assert f"serve {option} 0" in done.stderr
+    assert ("--no-grpc" in done.stderr) == (option == "--grpc-port")
 
 
 def test_an_address_that_is_not_ours() -> None:

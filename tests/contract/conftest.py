@@ -1,16 +1,21 @@
 """One daemon for all tests that only ask, with a models directory of small peculiar models."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests import onnx_models
 from tests.daemon import Daemon, running
+from tests.grpc_libraries import without_native
 
 MAX_BODY = 8_000_000
 
 TYPES = [datatype for datatype in onnx_models.ELEMENT_TYPES if datatype != "BYTES"]
 """Served as `types/FP32` and so on: [N,2] of one datatype."""
+
+LIBRARIES = {"pygrpc-native": "daemon", "grpcio": "grpcio_daemon"}
 
 CONFIG = f"""
 [server]
@@ -51,9 +56,8 @@ max_batch_delay_ms = 0
 
 
 @pytest.fixture(scope="session")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    directory = tmp_path_factory.mktemp("contract")
-    models = directory / "models"
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    models = tmp_path_factory.mktemp("contract") / "models"
     models.mkdir()
     for make in (
         onnx_models.all_types, onnx_models.constout, onnx_models.fixed1, onnx_models.gather10, onnx_models.hungry, onnx_models.ident,
@@ -72,5 +76,25 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     (models / "broken.onnx").write_bytes((models / "ident.onnx").read_bytes()[:40])
     types = "".join(f'\n[[models]]\nid = "types/{datatype}"\npath = "{datatype}.onnx"\n' for datatype in TYPES)
     (models / "models.toml").write_text(CONFIG + types)
-    with running(directory, "--models-dir", str(models)) as daemon:
+    return models
+
+
+@pytest.fixture(scope="session")
+def daemon(models: Path) -> Iterator[Daemon]:
+    with running(models.parent / "daemon", "--models-dir", str(models)) as daemon:
         yield daemon
+
+
+@pytest.fixture(scope="session")
+def grpcio_daemon(models: Path) -> Iterator[Daemon]:
+    """The same where pygrpc-native is not installed."""
+    with running(models.parent / "grpcio", "--models-dir", str(models), env=without_native(models.parent)) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="session", params=LIBRARIES)
+def served(request: pytest.FixtureRequest) -> Daemon:
+    """A daemon for each library that serves gRPC."""
+    daemon: Daemon = request.getfixturevalue(LIBRARIES[request.param])
+    assert f'"grpc_library": "{request.param}"' in json.dumps(daemon.events(kind="ready"))
+    return daemon

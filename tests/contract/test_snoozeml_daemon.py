@@ -152,12 +152,21 @@ def test_what_should_be_locked_is_locked(secured: dict[str, Any]) -> None:
                 assert owner.list_models() == []
 
 
-@pytest.mark.parametrize("grpc", [True, False])
-def test_grpc_is_said_not_to_be_served(grpc: bool) -> None:
-    one = daemon(grpc=grpc).start()
-    process = one._process
-    assert process is not None
-    process.terminate()
-    log = process.communicate()[1].decode()
-    one.stop()
-    assert (f"gRPC is not served yet: nothing listens on port {one.grpc_port}" in log) == grpc
+def test_grpc_is_there_as_soon_as_the_daemon_is_ready() -> None:
+    one = daemon(demo=True)
+    with one, one.client(use_grpc=True) as client:
+        assert client.health_ready()
+        assert client.infer("demo-model", {"input": ROW})["output"].shape == (1, 3)
+
+
+def test_nothing_listens_for_grpc_where_it_is_not_wanted() -> None:
+    one = daemon(grpc=False)
+    with one, socket.socket() as sock:
+        assert sock.connect_ex(("127.0.0.1", one.grpc_port)) != 0
+
+
+def test_a_busy_grpc_port_tells_the_reason() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        message = failure(daemon(grpc_port=port))
+    assert f"127.0.0.1:{port} is already in use" in message

@@ -12,7 +12,7 @@ from wakeful.app import App
 from wakeful.cli import opening
 from wakeful.cli.descriptors import allow_descriptors
 from wakeful.cli.parser import DONE, WRONG_USE, complain
-from wakeful.config.settings import ServerSettings, Settings
+from wakeful.config.settings import Settings
 from wakeful.frontends.http.server import bind
 from wakeful.frontends.tls import Certificate
 
@@ -28,29 +28,33 @@ def run(settings: Settings, started: float, reread: Callable[[], Settings]) -> i
     except OSError as error:
         complain(f"{error}", ("tls_cert", str(tls and tls.certificate)), ("tls_key", str(tls and tls.key)))
         return WRONG_USE
-    try:
-        sock = bind(settings.server.host, settings.server.port)
-    except OSError as error:
-        _complain_of_address(settings.server, error)
-        return WRONG_USE
+    sockets = []
+    for option, port in (("--port", settings.server.port), ("--grpc-port", settings.server.grpc_port)):
+        if port is not None:
+            try:
+                sockets.append(bind(settings.server.host, port))
+            except OSError as error:
+                _complain_of_address(settings.server.host, port, option, error)
+                return WRONG_USE
     allow_descriptors()
-    return CUT if uvloop.run(_serve(settings, sock, started, reread, certificate)) else DONE
+    return CUT if uvloop.run(_serve(settings, sockets, started, reread, certificate)) else DONE
 
 
 async def _serve(
-    settings: Settings, sock: socket.socket, started: float, reread: Callable[[], Settings], certificate: Certificate | None
+    settings: Settings, sockets: list[socket.socket], started: float, reread: Callable[[], Settings], certificate: Certificate | None
 ) -> int:
     app = App(settings, started, reread, certificate)
-    opening.tell(app, sock)
-    return await app.run(sock)
+    opening.tell(app, sockets[0])
+    return await app.run(*sockets)
 
 
-def _complain_of_address(server: ServerSettings, error: OSError) -> None:
-    address = f"{server.host}:{server.port}"
+def _complain_of_address(host: str, port: int, option: str, error: OSError) -> None:
+    address = f"{host}:{port}"
     if error.errno == errno.EADDRINUSE:
-        holder = holder_of(server.port)
+        holder = holder_of(port)
         notes = [("held by", holder)] if holder else []
-        complain(f"{address} is already in use", *notes, ("hint", "for a free port: wakeful serve --port 0"))
+        without = "; without gRPC: --no-grpc" if option == "--grpc-port" else ""
+        complain(f"{address} is already in use", *notes, ("hint", f"for a free port: wakeful serve {option} 0{without}"))
     elif error.errno == errno.EACCES:
         complain(f"this user may not listen on {address}", ("hint", "ports from 1024 on are free to use"))
     else:

@@ -14,6 +14,8 @@ class Certificate:
         self._files = files
         self._stamps = self._stamp()
         self._current = self._read()
+        self.pem = self._read_pem()
+        """Key and certificate as they stand in the files, for libraries that have TLS of their own. The pair of another day is another object."""
         self.context = self._read()
         """For the listening socket. Each handshake goes over to the certificate of the day."""
         self.context.sni_callback = self._choose
@@ -27,7 +29,7 @@ class Certificate:
         stamps = self._stamp()
         if stamps == self._stamps:
             return False
-        self._current = self._read()
+        self._current, self.pem = self._read(), self._read_pem()
         self._stamps = stamps
         return True
 
@@ -36,6 +38,9 @@ class Certificate:
 
     def _read(self) -> ssl.SSLContext:
         return context_of(self._files.certificate, self._files.key)
+
+    def _read_pem(self) -> tuple[bytes, bytes]:
+        return self._files.key.read_bytes(), self._files.certificate.read_bytes()
 
     def _stamp(self) -> list[tuple[int, int, int]]:
         stats = [path.stat() for path in (self._files.certificate, self._files.key)]
