@@ -25,7 +25,8 @@ from bench.peers import PEERS, install_all
 from bench.report import Report, Row, earlier, failed, headline
 
 PARTS: Mapping[str, str] = {
-    "tiny": "AB", "overhead": "CE", "saturation": "D", "overload": "G", "waking": "HI", "scaling": "JL", "sleeping": "K", "many": "MN", "regret": "F",
+    "tiny": "AB", "grpc": "O", "overhead": "CE", "saturation": "D", "overload": "G", "waking": "HI", "scaling": "JL", "sleeping": "K", "many": "MN",
+    "regret": "F",
 }
 """Modules of `bench.rows` and the rows that they yield, in the order in which they run: what takes longest is last."""
 LETTERS = "".join(sorted("".join(PARTS.values())))

@@ -24,6 +24,7 @@ QUIET_SECONDS, QUIET_AT_MOST = 0.4, 20.0
 LOG_LINES = 15
 """Lines of its log that explain why a server did not start."""
 TICK = os.sysconf("SC_CLK_TCK")
+GRPC = re.compile(rb"gRPC on port (\d+)")
 READY = re.compile(rb'ready[ ",:a-z]+http://([0-9.]+):(\d+)')
 
 
@@ -44,6 +45,8 @@ class Server(ABC):
     def __init__(self, models: Mapping[str, Path]) -> None:
         self.models = dict(models)
         self.address = ("127.0.0.1", 0)
+        self.grpc_port = 0
+        """Where it speaks gRPC, if it does."""
         self.process: subprocess.Popen[bytes] | None = None
         self._scratch = tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True)
         self.directory = Path(self._scratch.name)
@@ -160,9 +163,10 @@ class Wakeful(Server):
 
     def __init__(
         self, models: Mapping[str, Path], settings: Mapping[str, object] | None = None, arguments: Sequence[str] = (),
-        cache: Path | None = None, defaults: Mapping[str, object] | None = None,
+        cache: Path | None = None, defaults: Mapping[str, object] | None = None, grpc: bool = False,
     ) -> None:
         super().__init__(models)
+        self._grpc = ["--grpc-port", "0"] if grpc else ["--no-grpc"]
         self.arguments = list(arguments)
         self.cache = cache or self.directory / "cache"
         self.config = self.directory / "models.toml"
@@ -170,11 +174,13 @@ class Wakeful(Server):
 
     def start(self) -> None:
         self.launch([
-            sys.executable, "-m", "wakeful", "serve", "--host", "127.0.0.1", "--port", "0", "--no-grpc", "--config", str(self.config),
+            sys.executable, "-m", "wakeful", "serve", "--host", "127.0.0.1", "--port", "0", *self._grpc, "--config", str(self.config),
             "--cache-dir", str(self.cache), *self.arguments,
         ])
         said = self.wait_said(READY)
         self.address = (said[1].decode(), int(said[2]))
+        if over_grpc := GRPC.search(self.log_path.read_bytes()):
+            self.grpc_port = int(over_grpc[1])
 
     def events(self, **query: str | int) -> list[dict[str, Any]]:
         """What it did and why, oldest first. Query: `since` (a number), `model`, `kind`, `limit`."""

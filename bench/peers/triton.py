@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.peers.interface import Port, interface
-from bench.peers.peer import BATCH, INSIDE, Peer
+from bench.peers.peer import BATCH, INSIDE, Peer, free_port
 
 CONFIGURATION = """name: {name}
 backend: "python"
@@ -32,9 +32,10 @@ class Triton(Peer):
         "and made lone requests slower."
     )
 
-    def __init__(self, models: Mapping[str, Path], instances: int = 1) -> None:
+    def __init__(self, models: Mapping[str, Path], instances: int = 1, *, grpc: bool = False) -> None:
         super().__init__(models)
         self.instances = instances
+        self.grpc_port = free_port() if grpc else 0
 
     def configure(self, port: int) -> tuple[Sequence[str], Mapping[str, str]]:
         repository = self.directory / "repository"
@@ -47,9 +48,10 @@ class Triton(Peer):
         packages = self.home / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
         server = packages / "pytriton" / "tritonserver"
         self._place_stub(server)
+        over_grpc = ["--grpc-address", "127.0.0.1", "--grpc-port", str(self.grpc_port)] if self.grpc_port else ["--allow-grpc", "false"]
         command = [
             str(server / "bin" / "tritonserver"), "--model-repository", str(repository), "--backend-directory", str(server / "backends"),
-            "--http-address", "127.0.0.1", "--http-port", str(port), "--allow-grpc", "false", "--allow-metrics", "false",
+            "--http-address", "127.0.0.1", "--http-port", str(port), *over_grpc, "--allow-metrics", "false",
             "--log-info", "false",
         ]
         # The stub, which is the model's interpreter, needs Python's own library. It finds packages by PATH alone and ignores PYTHONPATH.

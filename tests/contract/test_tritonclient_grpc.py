@@ -231,6 +231,24 @@ def test_whoever_leaves_a_stream_is_not_run_for(served: Daemon) -> None:
     wait_until(lambda: served.metric("wakeful_requests_total", model="narrow", outcome="left") > before, "it was dropped")
 
 
+def test_whoever_cancels_is_not_run_for(served: Daemon) -> None:
+    """C06"""
+    def left() -> float:
+        return served.metric("wakeful_requests_total", model="narrow", protocol="oip-grpc", outcome="left")
+
+    before = left()
+    answers: queue.Queue[Any] = queue.Queue()
+    with triton.InferenceServerClient(served.grpc) as client:
+        calls = [client.async_infer("narrow", [fp32("x", ROW)], lambda result, error: answers.put(error)) for _ in range(3)]
+        wait_until(lambda: served.metric("wakeful_queue_requests", model="narrow") > 0 or not answers.empty(), "they are there")
+        for call in calls[1:]:
+            call.cancel()
+        errors = [answers.get(timeout=60) for _ in calls]
+    assert errors.count(None) >= 1 or left() > before
+    wait_until(lambda: served.metric("wakeful_queue_requests", model="narrow") == 0, "nothing waits")
+    assert served.infer("narrow", "x", ROW[0], [1, 4])[0] == 200
+
+
 # ── errors, limits, deadlines ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

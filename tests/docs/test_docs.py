@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from wakeful.config.kinds import KINDS
+from wakeful.frontends.grpc import method_reference as grpc_page
 from wakeful.frontends.http import reference as errors_page
 from wakeful.frontends.http.errors import OIP_STATUS
 from wakeful.telemetry import reference as metrics_page
@@ -53,7 +54,9 @@ def test_every_decision_is_in_the_list_and_short() -> None:
         assert len(text.splitlines()) <= 50
 
 
-@pytest.mark.parametrize(("page", "made"), [("errors.md", errors_page.reference), ("metrics.md", metrics_page.reference)])
+@pytest.mark.parametrize(("page", "made"), [
+    ("errors.md", errors_page.reference), ("grpc.md", grpc_page.reference), ("metrics.md", metrics_page.reference),
+])
 def test_pages_made_from_the_code_are_up_to_date(page: str, made: Callable[[], str]) -> None:
     assert (ROOT / "docs" / page).read_text("utf-8") == made(), "run: make docs"
 

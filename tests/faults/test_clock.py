@@ -27,7 +27,7 @@ SHOWN = {
 ASKED_OF_CLOCK = {
     "wakeful/telemetry/events.py",  # when it was, for people
     "wakeful/telemetry/logs.py",
-    "wakeful/frontends/http/admin.py",  # SnoozeML's last_used, which is a wall clock's
+    "wakeful/frontends/oip_bodies.py",  # Triton's last_inference, which is a wall clock's
     "wakeful/frontends/access.py",  # a token's `exp`, likewise
     "wakeful/prepared/identity.py",  # files' times are the wall clock's
     "wakeful/prepared/cache.py",

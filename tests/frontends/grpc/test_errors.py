@@ -4,9 +4,13 @@ import grpc
 import pytest
 
 from wakeful import errors
-from wakeful.frontends.grpc.errors import CODES, INTERNAL, LONGEST_TEXT, render
+from wakeful.frontends.grpc.errors import CODES, LONGEST_TEXT, Code, render
 
 STATUS = {status.value[0]: status.name for status in grpc.StatusCode}
+
+
+def test_the_numbers_are_those_of_grpc() -> None:
+    assert all(STATUS[code] == code.name for code in Code)
 
 
 def test_every_code_has_its_status() -> None:
@@ -32,7 +36,7 @@ def test_what_a_client_may_do_is_trailing_metadata(error: errors.WakefulError, m
 
 
 def test_a_fault_of_ours_tells_nothing() -> None:
-    assert render(KeyError("secret"), "oip") == (INTERNAL, "internal error", ())
+    assert render(KeyError("secret"), "oip") == (Code.INTERNAL, "internal error", ())
 
 
 @pytest.mark.parametrize(("error", "text"), [

@@ -10,7 +10,7 @@ import grpc.aio
 
 from wakeful.frontends.grpc import oip
 from wakeful.frontends.grpc.call import Call, Method, Sent, Take
-from wakeful.frontends.grpc.errors import OK, PERMISSION_DENIED, UNAUTHENTICATED, Metadata
+from wakeful.frontends.grpc.errors import Code, Metadata
 from wakeful.frontends.tls import Certificate
 
 AHEAD = 64
@@ -21,7 +21,7 @@ LAST_SECONDS = 1.0
 
 
 class End(NamedTuple):
-    code: int
+    code: Code
     text: str
     metadata: Metadata
 
@@ -82,7 +82,7 @@ class AioFront:
                 self._take(call, message)
                 while not isinstance(outcome := await call.outbox.get(), End):
                     await context.write(outcome)
-            if outcome.code != OK:
+            if outcome.code != Code.OK:
                 await context.abort(STATUS[outcome.code], outcome.text, outcome.metadata)
 
         async def stream(messages: AsyncIterator[bytes], context: Any) -> None:
@@ -153,7 +153,7 @@ class AioCall(Call):
     def send(self, message: bytes) -> None:
         self.outbox.put_nowait(message)
 
-    def end(self, code: int, text: str, metadata: Metadata) -> None:
+    def end(self, code: Code, text: str, metadata: Metadata) -> None:
         self.outbox.put_nowait(End(code, text, metadata))
 
 
@@ -165,8 +165,8 @@ class StreamedCall(AioCall):
     def respond(self, message: bytes) -> None:
         self.outbox.put_nowait(oip.streamed(message))
 
-    def end(self, code: int, text: str, metadata: Metadata) -> None:
-        if code in (UNAUTHENTICATED, PERMISSION_DENIED):
+    def end(self, code: Code, text: str, metadata: Metadata) -> None:
+        if code in (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED):
             super().end(code, text, metadata)
         else:
             self.outbox.put_nowait(oip.streamed_error(text, self.waiter.id if self.waiter is not None else ""))

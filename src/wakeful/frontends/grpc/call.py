@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from wakeful.clock import monotonic
 from wakeful.config.settings import Role
 from wakeful.errors import WakefulError
-from wakeful.frontends.grpc.errors import Metadata, render
+from wakeful.frontends.grpc.errors import Code, Metadata, render
 from wakeful.frontends.wording import Dialect
 from wakeful.inference import InferRequest
 
@@ -25,7 +25,7 @@ Sent = Sequence[tuple[str, str | bytes]]
 class Call(ABC):
     """One call of a method, which is answered or fails once. What comes after that, or after its caller has left, is dropped."""
 
-    __slots__ = ("deadline", "metadata", "method", "on_leaving", "waiter")
+    __slots__ = ("deadline", "gone", "metadata", "method", "on_leaving", "waiter")
 
     def __init__(self, method: "Method", metadata: Sent, seconds: float | None) -> None:
         """`seconds`: until its deadline; None: it has none."""
@@ -35,6 +35,7 @@ class Call(ABC):
         """Monotonic seconds."""
         self.waiter: InferRequest | None = None
         """Has to know when the caller leaves."""
+        self.gone = False
         self.on_leaving: Callable[[], None] | None = None
 
     @abstractmethod
@@ -46,7 +47,7 @@ class Call(ABC):
         """One of several answers."""
 
     @abstractmethod
-    def end(self, code: int, text: str, metadata: Metadata) -> None:
+    def end(self, code: Code, text: str, metadata: Metadata) -> None:
         """No further answer."""
 
     def fail(self, error: Exception) -> None:
@@ -56,6 +57,7 @@ class Call(ABC):
 
     def leave(self) -> None:
         """The caller does not wait any more. Whose time is up is told so by the engine, and counted so."""
+        self.gone = True
         if self.waiter is not None and monotonic() < self.deadline - DEADLINE_SLACK:
             self.waiter.left = True
         if self.on_leaving is not None:

@@ -1,25 +1,38 @@
 """Errors over gRPC: one table, and what goes beside the status as trailing metadata."""
 
+from enum import IntEnum
+
 from wakeful.errors import TooLarge, WakefulError
 from wakeful.frontends.wording import Dialect, text_of, whole_seconds
 
-OK = 0
-INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 3, 4, 5
-PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 7, 8, 9
-INTERNAL, UNAVAILABLE, UNAUTHENTICATED = 13, 14, 16
 
-CODES: dict[str, int] = {
-    "invalid_input": INVALID_ARGUMENT,
-    "too_large": RESOURCE_EXHAUSTED,
-    "unauthenticated": UNAUTHENTICATED,
-    "forbidden": PERMISSION_DENIED,
-    "not_found": NOT_FOUND,
-    "conflict": FAILED_PRECONDITION,
-    "overloaded": RESOURCE_EXHAUSTED,
-    "unavailable": UNAVAILABLE,
-    "out_of_memory": RESOURCE_EXHAUSTED,
-    "timeout": DEADLINE_EXCEEDED,
-    "execution_failed": INTERNAL,
+class Code(IntEnum):
+    """gRPC's own numbers."""
+
+    OK = 0
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
+
+
+CODES: dict[str, Code] = {
+    "invalid_input": Code.INVALID_ARGUMENT,
+    "too_large": Code.RESOURCE_EXHAUSTED,
+    "unauthenticated": Code.UNAUTHENTICATED,
+    "forbidden": Code.PERMISSION_DENIED,
+    "not_found": Code.NOT_FOUND,
+    "conflict": Code.FAILED_PRECONDITION,
+    "overloaded": Code.RESOURCE_EXHAUSTED,
+    "unavailable": Code.UNAVAILABLE,
+    "out_of_memory": Code.RESOURCE_EXHAUSTED,
+    "timeout": Code.DEADLINE_EXCEEDED,
+    "execution_failed": Code.INTERNAL,
 }
 """In every dialect: SnoozeML's client retries RESOURCE_EXHAUSTED, and UNAVAILABLE only while a model loads."""
 
@@ -29,12 +42,12 @@ LONGEST_TEXT = 1000
 Metadata = tuple[tuple[str, str], ...]
 
 
-def render(error: Exception, dialect: Dialect) -> tuple[int, str, Metadata]:
+def render(error: Exception, dialect: Dialect) -> tuple[Code, str, Metadata]:
     """Code, text and trailing metadata. What is not a WakefulError is a fault of ours, and its text is nobody's business."""
     if not isinstance(error, WakefulError):
-        return INTERNAL, "internal error", ()
+        return Code.INTERNAL, "internal error", ()
     code, metadata = CODES[error.code], Metadata()
-    if code in (RESOURCE_EXHAUSTED, UNAVAILABLE) and not isinstance(error, TooLarge):
+    if code in (Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE) and not isinstance(error, TooLarge):
         metadata += (("retry-after", str(whole_seconds(error.retry_after))),)
     if error.unstarted:
         metadata += (("x-wakeful-unstarted", "1"),)

@@ -74,9 +74,11 @@ class InferHandlers:
             self._snooze(call, arrived, partial(snooze.decode_infer, message))
 
     async def _elsewhere(self, call: Call, decode: Callable[[], Decoded], go_on: Callable[[Callable[[], Decoded]], None]) -> None:
-        """Decode in a thread. `go_on` gets what gives the result or raises its error."""
+        """Decode in a thread. `go_on` gets what gives the result or raises its error, unless the caller has left meanwhile."""
         decoding = asyncio.get_running_loop().run_in_executor(None, decode)
         await asyncio.wait([decoding])
+        if call.gone:
+            return
         try:
             go_on(decoding.result)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller hears of it, and the log if it is a fault of ours

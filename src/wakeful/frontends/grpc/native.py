@@ -16,7 +16,7 @@ from pygrpc_native import EVENT_CANCEL, NativeGrpcFront
 
 from wakeful.frontends.grpc.aio import AioFront
 from wakeful.frontends.grpc.call import Call, Method, Sent, Take
-from wakeful.frontends.grpc.errors import OK, Metadata
+from wakeful.frontends.grpc.errors import Code, Metadata
 
 AT_ONCE = 64
 """Events in one turn of the loop at most."""
@@ -103,9 +103,9 @@ class _NativeCall(Call):
     def send(self, message: bytes) -> None:
         self._front.stream_try_send(self._number, message)  # if its caller takes nothing, it is not told
 
-    def end(self, code: int, text: str, metadata: Metadata) -> None:
+    def end(self, code: Code, text: str, metadata: Metadata) -> None:
         self._calls.pop(self._number, None)
-        if code == OK:
+        if code == Code.OK:
             self._front.stream_end(self._number, metadata)
         else:
             self._front.fail(self._number, code, text, metadata)
