@@ -70,7 +70,7 @@ def test_settings_that_the_documents_name_exist() -> None:
     """Names with a unit at their end are settings, in whatever page they stand."""
     from wakeful.config.schema import TABLES
 
-    known = {key for table in TABLES.values() for key in table.model_fields} | {"max_delay_ms", "duration_ms"}
+    known = {key for table in TABLES.values() for key in table.model_fields} | {"max_delay_ms", "duration_ms", "client_timeout_ms"}
     for page in PAGES:
         for name in re.findall(r"`?\b(\w+_(?:secs|ms))\b", page.read_text("utf-8")):
             assert name in known or not name.islower(), f"{page.name}: {name}"

@@ -14,9 +14,10 @@ _INTRODUCTION = """\
 
 <!-- Made from src/wakeful/frontends/grpc/methods.py by `python -m wakeful.frontends.grpc.method_reference`; a test holds it up to date. -->
 
-On `--grpc-port` (50051, `--no-grpc` for none). The .proto files lie [in the source](../src/wakeful/frontends/grpc/protos). Where a certificate
-is configured, gRPC speaks TLS too. A message may have `max_body` bytes; answers may be larger, and a client that takes gRPC's default of 4 MiB
-has to raise its own limit. Requests may be compressed with gzip.
+On `--grpc-port` (50051, `--no-grpc` for none), as [oip.proto](../src/wakeful/frontends/grpc/protos/oip.proto),
+[snooze.proto](../src/wakeful/frontends/grpc/protos/snooze.proto) and [health.proto](../src/wakeful/frontends/grpc/protos/health.proto) say. Where
+a certificate is configured, gRPC speaks TLS too. A message may have `max_body` bytes; answers may be larger, and a client that takes gRPC's
+default of 4 MiB has to raise its own limit. Requests may be compressed with gzip.
 
 Where [`[auth]`](configuration.md#auth) is on, a caller sends its key or token as metadata, `authorization: Bearer ...` or `x-api-key`, and needs
 the role of the table or a higher one.

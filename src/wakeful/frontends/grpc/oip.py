@@ -2,7 +2,7 @@
 
 A client says the same thing with each request but for the tensors' bytes and the id. So a message is cut into its fields; what remains without
 raw contents and id is its head, which is read once and remembered, as heads of HTTP are. Raw contents are views of the message; an answer is
-joined from a head that is remembered too and the outputs' bytes (docs/decisions/DECISION).
+joined from a head that is remembered too and the outputs' bytes (docs/decisions/24-grpc.md).
 
 Decisions where the protocol leaves room: answers carry raw contents, whatever the request carried; extensions that are known and not supported
 (shared memory, classification) are refused; parameters of tensors that are not known are ignored, as over REST.
