@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from wakeful import admission
 from wakeful.clock import monotonic
-from wakeful.errors import Conflict, Overloaded, Unavailable, WakefulError
+from wakeful.errors import Conflict, InvalidInput, Overloaded, Unavailable, WakefulError
 from wakeful.inference import InferRequest
 from wakeful.memory.supervisor import Supervisor
 from wakeful.models.drafts import Draft
@@ -70,7 +70,7 @@ class Engine:
         try:
             if self.condition.draining:
                 raise Unavailable("the server is stopping", unstarted=True)
-            if request.model in self.pipelines:
+            if request.model in self.pipelines.by_name:
                 self.pipelines.get(request.model, version).submit(request)
                 return
             model = self.registry.get(request.model, version)
@@ -87,7 +87,7 @@ class Engine:
         """Count a request that did not get as far as a model. A part of another has no protocol: the whole is counted."""
         if not protocol:
             return
-        known = self.pipelines.find(model) or self.registry.find(model)
+        known = self.pipelines.by_name.get(model) or self.registry.find(model)
         stats = known.stats if known is not None else self.metrics.unnamed
         stats.settled(protocol, error.code, seconds)
 
@@ -95,6 +95,12 @@ class Engine:
         """Count a request that took several of its own."""
         if (known := self.registry.find(model)) is not None:
             known.stats.settled(protocol, SUCCESS, seconds)
+
+    def model(self, name: str) -> Model:
+        """For what only a model can be asked. Raises InvalidInput for a pipeline."""
+        if name in self.pipelines:
+            raise InvalidInput(f"{name} is a pipeline, which can be asked for inference alone; ask one of its models")
+        return self.registry.get(name)
 
     def rouse(self, name: str) -> None:
         """Wake a model for a request that is on its way. Raises what keeps it from waking."""

@@ -167,6 +167,19 @@ def test_what_only_the_files_can_tell(daemon: Daemon) -> None:
     assert daemon.wait_event("config", "misfit")["text"] == said
 
 
+def test_what_a_pipeline_cannot_be_asked(daemon: Daemon) -> None:
+    status, body = daemon.call("POST", "/v1/embeddings", {"model": "chain", "input": "a text"})
+    assert status == 400
+    assert "chain is a pipeline, which can be asked for inference alone" in str(body)
+
+
+def test_it_is_listed_wherever_models_are(daemon: Daemon) -> None:
+    assert "chain" in {row["id"] for row in daemon.call("GET", "/v1/models")[1]}
+    assert "chain" in {row["id"] for row in daemon.call("GET", "/openai/v1/models")[1]["data"]}
+    assert daemon.call("GET", "/openai/v1/models/chain")[1]["id"] == "chain"
+    assert "chain" in {row["name"] for row in daemon.call("GET", "/v2/models/stats")[1]["model_stats"]}
+
+
 def test_ready_when_all_its_models_are(daemon: Daemon) -> None:
     assert daemon.call("POST", "/v2/repository/models/chain/load")[0] == 200
     assert daemon.call("GET", "/v2/models/chain/ready") == (200, {"name": "chain", "ready": True})

@@ -92,7 +92,7 @@ class Texts:
 
     def _begin(self, call: Call) -> TextSettings:
         """Wakes the model while its texts are tokenised. Raises for one that takes none."""
-        model = self._engine.registry.get(call.model)
+        model = self._engine.model(call.model)
         if model.settings.text is None:
             raise InvalidInput(f"model: {call.model} takes no texts: no tokenizer.json lies beside it, and it has no [models.text]")
         call.deadline = call.arrived + model.settings.admission.request_timeout

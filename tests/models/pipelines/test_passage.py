@@ -159,7 +159,7 @@ def test_a_first_step_that_is_not_taken_is_raised_and_takes_the_others_with_it()
     assert not caught.value.unstarted  # the other may run
     assert stage.asked["a"].left
     stage.drop("a")
-    assert not stage.caller.told  # who raised has told the caller
+    assert (stage.caller.told, stage.caller.settled, stage.stats.requests) == ([], False, {})  # whoever caught it settles the caller
 
 
 def test_work_surely_did_not_start_if_the_only_step_so_far_was_not_taken() -> None:
@@ -178,6 +178,26 @@ def test_a_later_step_that_is_not_taken_refuses_the_caller() -> None:
     stage.begin(tensor("x"))
     stage.answer("a", tensor("p"))
     assert (stage.error.message, stage.error.retry_after, stage.error.unstarted) == ("step 2 (model b): full", 3.0, False)
+
+
+def test_a_step_whose_time_is_up_does_not_begin() -> None:
+    stage = Stage(("a", model("x", "p")), ("b", model("p", "y")))
+    stage.caller.deadline = 1.0  # long ago
+    stage.begin(tensor("x"))
+    stage.answer("a", tensor("p"))
+    assert isinstance(stage.error, TimedOut)
+    assert stage.error.message.startswith("step 2 (model b): the deadline passed after ")
+    assert not stage.asked
+
+
+def test_who_has_left_begins_no_step() -> None:
+    stage = Stage(("a", model("x", "p q")), ("b", model("p", "y")), ("c", model("q", "z")), outputs=("y", "z"))
+    stage.begin(tensor("x"))
+    step = stage.asked["a"]
+    step.settled = True
+    stage.caller.left = True
+    step.answer([tensor("p"), tensor("q")], 1.0)  # it leaves in this very moment
+    assert (set(stage.asked), stage.stats.requests) == ({"a"}, {("oip", "left"): 1})
 
 
 def test_a_model_that_gives_less_than_it_declares_is_an_error_of_its_step() -> None:

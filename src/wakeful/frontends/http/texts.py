@@ -56,10 +56,13 @@ class TextHandlers:
     def models(self, connection: Connection, head: Head, body: Buffer) -> None:
         """Without the tokenizers, which nobody asks by themselves."""
         models = (model for model in self._engine.registry.newest() if not KINDS[model.settings.backend].serves_models)
-        connection.respond_json(openai.encode_models([_entry(model) for model in models]))
+        pipelines = (_pipeline_entry(pipeline.id) for pipeline in self._engine.pipelines)
+        connection.respond_json(openai.encode_models([*map(_entry, models), *pipelines]))
 
     def model(self, connection: Connection, head: Head, body: Buffer) -> None:
-        connection.respond_json(msgspec.json.encode(_entry(self._engine.registry.get(head.route.parameters["model"]))))
+        name = head.route.parameters["model"]
+        entry = _pipeline_entry(name) if name in self._engine.pipelines else _entry(self._engine.registry.get(name))
+        connection.respond_json(msgspec.json.encode(entry))
 
     async def _decoded(self, decode: Callable[[Buffer], T], body: Buffer, arrived: float) -> T:
         try:
@@ -78,6 +81,10 @@ def _respond(connection: Connection, body: bytes, cut: int) -> None:
 
 def _entry(model: Model) -> Mapping[str, object]:
     return openai.model_entry(model.id, _written(model.settings.path))
+
+
+def _pipeline_entry(name: str) -> Mapping[str, object]:
+    return openai.model_entry(name, 0)
 
 
 def _written(path: Path) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from wakeful.batching.settling import Settler
 from wakeful.clock import monotonic
-from wakeful.errors import ExecutionFailed, WakefulError
+from wakeful.errors import ExecutionFailed, TimedOut, WakefulError
 from wakeful.inference import InferRequest
 from wakeful.models.pipelines.plan import Plan, of_step
 from wakeful.telemetry.metrics import STEP
@@ -22,8 +22,7 @@ class StepRequest(InferRequest, kw_only=True):
 
     @property  # type: ignore[misc]  # nobody sets it: whoever leaves, leaves the pipeline
     def left(self) -> bool:
-        request = self.passage.request
-        return request.left or request.settled
+        return self.passage.over
 
     @left.setter
     def left(self, _: bool) -> None:
@@ -43,7 +42,7 @@ class Passage:
     """Settles its caller's request once. The steps' requests know it, and not the other way round: together they would keep the tensors in memory
     until the garbage collector comes."""
 
-    __slots__ = ("request", "_infer", "_missing", "_plan", "_seconds", "_settler", "_tensors", "_under_way", "_waits")
+    __slots__ = ("request", "_infer", "_missing", "_plan", "_refused", "_seconds", "_settler", "_tensors", "_under_way", "_waits")
 
     def __init__(self, request: InferRequest, plan: Plan, settler: Settler, infer: Callable[[InferRequest, str | None], None]) -> None:
         self.request = request
@@ -56,6 +55,8 @@ class Passage:
         self._missing = len(plan.steps)
         self._under_way = 0
         self._seconds = 0.0
+        self._refused = False
+        """It was not taken, and whoever raised that settles it."""
 
     def begin(self) -> None:
         """Start the first steps. Raises the error of one that is not taken; the others are dropped then."""
@@ -63,8 +64,13 @@ class Passage:
             try:
                 self._start(index)
             except WakefulError as error:
-                self.request.settled = True
+                self._refused = True
                 raise self._named(index, error) from None
+
+    @property
+    def over(self) -> bool:
+        """Nobody waits for what is still to come."""
+        return self._refused or self.request.left or self.request.settled
 
     def done(self, index: int, outputs: Sequence[Tensor], seconds: float) -> None:
         """A step has its outputs, which are valid during this call only: what is wanted later is copied, and what the last step made is not."""
@@ -96,12 +102,18 @@ class Passage:
     def drop(self) -> None:
         """A step was dropped, as nobody waits for it: the caller has left, unless another step has failed before."""
         self._under_way -= 1
-        self._settler.drop(self.request, monotonic())
+        if not self._refused:
+            self._settler.drop(self.request, monotonic())
 
     def _go_on(self, index: int) -> None:
-        if self.request.settled:
+        request, now = self.request, monotonic()
+        if request.left:
+            self._settler.drop(request, now)
+        if request.settled:
             return
         try:
+            if request.deadline <= now:
+                raise TimedOut(f"the deadline passed after {now - request.arrived:.3f} s, before it began")
             self._start(index)
         except WakefulError as error:
             self._settler.refuse(self.request, self._named(index, error))

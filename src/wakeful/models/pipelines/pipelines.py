@@ -11,28 +11,26 @@ from wakeful.telemetry.events import Events
 
 class Pipelines:
     def __init__(self, make: Callable[[PipelineSettings], Pipeline], events: Events) -> None:
-        self._pipelines: dict[str, Pipeline] = {}
+        self.by_name: dict[str, Pipeline] = {}
+        """Looked at for every request, so it is asked without a call."""
         self._make = make
         self._events = events
 
     def __contains__(self, name: str) -> bool:
-        return name in self._pipelines
+        return name in self.by_name
 
     def __iter__(self) -> Iterator[Pipeline]:
-        return iter(list(self._pipelines.values()))
+        return iter(list(self.by_name.values()))
 
     def get(self, name: str, version: str | None = None) -> Pipeline:
         """The pipeline of this name, which is one. Raises NotFound for a version."""
         if version is not None and version != VERSION:
             raise NotFound(f"pipeline {name} has no version {version!r}, only {VERSION}")
-        return self._pipelines[name]
-
-    def find(self, name: str) -> Pipeline | None:
-        return self._pipelines.get(name)
+        return self.by_name[name]
 
     def register_all(self, wanted: Sequence[PipelineSettings]) -> None:
         for settings in wanted:
-            self._pipelines[settings.id] = self._make(settings)
+            self.by_name[settings.id] = self._make(settings)
 
     def check(self) -> None:
         """Tell what is wrong with them, as far as it is known."""
@@ -41,14 +39,14 @@ class Pipelines:
 
     def apply(self, wanted: Sequence[PipelineSettings]) -> None:
         """Go over to another configuration. What is under way ends as it began; what has not begun goes on under the new settings."""
-        old, new = self._pipelines, {settings.id: settings for settings in wanted}
-        self._pipelines = {}
+        old, new = self.by_name, {settings.id: settings for settings in wanted}
+        self.by_name = {}
         for name, settings in new.items():
             before = old.get(name)
             if before is not None and before.settings == settings:
-                self._pipelines[name] = before
+                self.by_name[name] = before
                 continue
-            after = self._pipelines[name] = self._make(settings)
+            after = self.by_name[name] = self._make(settings)
             if before is None:
                 self._events.emit("config", name, "added: a pipeline")
                 continue
