@@ -145,6 +145,15 @@ def test_a_model_of_another_kind_is_told(tmp_path: Path) -> None:
     assert "asks for tensorrt_plan" in settings.warnings[0].message
 
 
+def test_an_ensemble_is_told_to_be_a_pipeline(tmp_path: Path) -> None:
+    text = 'platform: "ensemble" ensemble_scheduling { step [ { model_name: "a" model_version: -1 } ] }'
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "config.pbtxt").write_text(text)
+    settings = load(Options(models_dir=tmp_path), {})
+    assert not settings.models
+    assert settings.warnings[0].message.endswith("it is an ensemble, which is a table [[pipelines]] here, with the same names")
+
+
 def test_a_models_own_keys_go_before(tmp_path: Path) -> None:
     triton(tmp_path, "max_batch_size: 8 instance_group { count: 2 }")
     (tmp_path / "models.toml").write_text('[defaults]\nmax_batch_size = 5\n[[models]]\nid = "a"\npath = "m"\nmax_batch_size = 9\n')

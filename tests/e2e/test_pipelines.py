@@ -123,6 +123,12 @@ def test_a_diamond_in_any_order_of_writing(daemon: Daemon) -> None:
     assert wanted.output() == [2.0, 4.0]
 
 
+def test_more_rows_than_a_run_takes(daemon: Daemon) -> None:
+    """Each step is cut into parts and rejoined."""
+    numbers = [float(number) for number in range(4 * 200)]
+    assert ask(daemon, oip("chain", tensor("x", [200, 4], numbers))).output("y") == numbers
+
+
 def test_a_pipeline_in_a_pipeline(daemon: Daemon) -> None:
     assert ask(daemon, oip("nested", tensor("x", [1, 4], [1, 2, 3, 4]))).output("y") == [1, 2, 3, 4]
 

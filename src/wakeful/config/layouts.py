@@ -168,7 +168,9 @@ def _model_in(directory: Path, report: list[Problem]) -> Found | None:
     if not files:
         if message is not None:
             asks = triton.platform_of(message) or "nothing"
-            report.append(_passed_over(directory, f"it has no file of {SERVED} ({triton.FILE} asks for {asks})"))
+            chain = "it is an ensemble, which is a table [[pipelines]] here, with the same names"
+            why = chain if "ensemble_scheduling" in message else f"it has no file of {SERVED} ({triton.FILE} asks for {asks})"
+            report.append(_passed_over(directory, why))
         return None
     found = Found(directory.name, directory, backend, files, None if message is None else config)
     if message is not None:
