@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wakeful.batching import collate
-from wakeful.errors import ExecutionFailed
+from wakeful.errors import ExecutionFailed, InvalidInput
 from wakeful.inference import InferRequest
 from wakeful.runtime.arena import ALIGN, Slot
 from wakeful.runtime.messages import Placement
@@ -89,3 +89,9 @@ def test_wanted_outputs_come_in_the_wanted_order() -> None:
     request = InferRequest("m", (), arrived=0.0, outputs=["c", "a"])
     assert [one.name for one in collate.wanted(request, outputs)] == ["c", "a"]
     assert collate.wanted(InferRequest("m", (), arrived=0.0), outputs) is outputs
+
+
+def test_a_wanted_output_that_there_is_not_is_the_callers_fault() -> None:
+    request = InferRequest("m", (), arrived=0.0, outputs=["b", "z"])
+    with pytest.raises(InvalidInput, match=r"outputs: expected names among \['b'\], got 'z'"):
+        collate.wanted(request, [tensor(1, 1, name="b")])

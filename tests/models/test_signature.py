@@ -217,3 +217,29 @@ def test_cast_refuses_a_fraction_for_whole_numbers() -> None:
     assert np.frombuffer(whole.data, "<i8").tolist() == [1, 7]
     with pytest.raises(InvalidInput, match="input ids: data: expected whole numbers"):
         cast(Tensor("ids", "FP64", (1,), np.array([1.5]).tobytes()), spec)
+
+
+# ── a model that declares nothing ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def undeclared(*, mergeable: bool) -> Validator:
+    return Validator(Signature((), (), "any", undeclared=True), mergeable=mergeable)
+
+
+def test_what_is_not_declared_is_not_checked_and_stays_in_its_order() -> None:
+    one = request(tensor(B, 2, 5), tensor(A, 3), outputs=["whatever"])
+    undeclared(mergeable=False)(one)
+    assert ([given.name for given in one.inputs], one.group) == (["b", "a"], None)
+
+
+def test_what_is_not_declared_merges_by_its_own_forms_where_somebody_says_so() -> None:
+    validate = undeclared(mergeable=True)
+    assert group(validate, tensor(A, 1, 2)) == group(validate, tensor(A, 7, 2))
+    assert len({group(validate, tensor(A, 1, 2)), group(validate, tensor(A, 1, 3)), group(validate, tensor(Z, 1, 2))}) == 3
+    assert group(validate, tensor(A, 1, 2), tensor(B, 2, 2)) is None
+
+
+def test_numbers_without_a_datatype_stay_32_bit_floats() -> None:
+    one = request(Tensor("x", "FP64", (2,), np.array([1.5, 2.0]).tobytes()), coerce=True)
+    undeclared(mergeable=False)(one)
+    assert one.inputs[0] == Tensor("x", "FP32", (2,), np.array([1.5, 2.0], "<f4").tobytes())

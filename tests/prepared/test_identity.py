@@ -61,6 +61,17 @@ def test_a_directory_is_a_model_of_all_its_files(model: Path) -> None:
     assert names(model.parent) == ["code.py", "model.onnx"]
 
 
+def test_directories_below_count_but_not_what_others_keep_there(model: Path) -> None:
+    for name in ("part/code.py", "part/__pycache__/code.pyc", ".git/HEAD", "venv/pyvenv.cfg", "venv/lib/numpy.py"):
+        file = model.parent / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    assert names(model.parent) == ["model.onnx", "code.py"]
+    before = identity_of(model.parent)
+    model.with_name("part").joinpath("code.py").write_text("x = 1")
+    assert identity_of(model.parent) != before
+
+
 def test_what_lies_beside_and_is_no_file_does_no_harm(model: Path) -> None:
     model.with_name("loop.bin").symlink_to("loop.bin")
     model.with_name("dangling.bin").symlink_to("nowhere")
