@@ -13,6 +13,7 @@ import pytest
 from tests import python_models
 from wakeful.backends.base import Elsewhere, LoadOptions
 from wakeful.backends.python import open_model
+from wakeful.backends.python_manifest import THREAD_VARIABLES
 from wakeful.errors import ExecutionFailed, InvalidInput, OutOfMemory, Unavailable
 from wakeful.runtime.messages import TensorSpec
 from wakeful.tensors import DTYPES
@@ -214,8 +215,7 @@ def test_another_interpreter_an_environment_or_threads_are_found_elsewhere(
     with pytest.raises(Elsewhere) as wish:
         open_model(str(path), options)
     assert wish.value.python == python
-    assert wish.value.env == {name: str(options.threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")} | (
-        manifest.get("env", {}))
+    assert wish.value.env == dict.fromkeys(THREAD_VARIABLES, str(options.threads)) | manifest.get("env", {})
     open_model(str(path), LoadOptions(moved=True))
 
 

@@ -49,6 +49,8 @@ def make(models: Path) -> None:
     make_model(models / "pair", declares="", predict=PID)
     make_model(models / "threads", top="import threading, time",
                load="threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()", predict=PID, declares="")
+    make_model(models / "later", top="import threading, time",
+               predict='threading.Thread(target=time.sleep, args=(3600,), daemon=True).start(); return {"y": inputs["x"]}')
     make_model(models / "openmp", top=python_models.openmp(), declares="", predict=PID)
     make_model(models / "family", top="import subprocess", declares="", load='self.child = subprocess.Popen(["sleep", "3600"])',
                predict='return {"pid": [self.child.pid]}')
@@ -240,6 +242,12 @@ def test_plain_code_is_copied_and_what_has_openmp_is_loaded_anew(daemon: Daemon)
 def test_what_has_started_a_thread_is_not_copied(daemon: Daemon) -> None:
     assert ask(daemon, oip("threads", x(1))).status == 200
     wait_until(lambda: "threads: further replicas are loaded anew, not copied: it has 2 threads" in daemon.log, "that is said")
+
+
+def test_a_thread_that_a_run_has_started_keeps_nobody_from_the_self_test(daemon: Daemon) -> None:
+    """It was ready to be copied, and is not any more."""
+    assert ask(daemon, oip("later", x(1))).status == 200
+    assert daemon.wait_event("probe", "later")["figures"]["mergeable"]
 
 
 def test_processes_that_it_starts_die_with_it(daemon: Daemon) -> None:

@@ -27,7 +27,6 @@ UNDECLARED = Signature((), (), PLATFORM, undeclared=True)
 BFLOAT16 = "bfloat16"
 """Name of the dtype that `ml_dtypes` adds to NumPy."""
 
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _DATATYPES = {np.dtype(dtype.numpy): name for name, dtype in DTYPES.items() if name not in ("BF16", "BYTES")}
 
 
@@ -40,9 +39,8 @@ def open_model(path: str, options: LoadOptions) -> Backend:
     _tell_requirements(directory, manifest)
     if manifest.snooze:
         return snooze.open_worker(directory, manifest, options)
-    env = {**dict.fromkeys(_THREAD_VARIABLES, str(options.threads)), **manifest.env}
     if not options.moved and (manifest.python != sys.executable or manifest.env or options.threads > 1):
-        raise Elsewhere(manifest.python, env)
+        raise Elsewhere(manifest.python, manifest.environment(options.threads))
     sys.dont_write_bytecode = True  # the directory is the owner's
     return PythonModel(directory, manifest, options)
 

@@ -5,6 +5,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from wakeful.worker import family
+
 _UNSAFE = re.compile(r"/(lib(?:gomp|iomp5|omp|torch|cuda|cudart|tensorflow|mxnet|jax|grpc)\w*)[-.][^/]*$|/(cygrpc)[.][^/]*$", re.MULTILINE)
 """Libraries that keep threads, or a device, which a copy has not. A pool that sleeps for want of work is no thread yet: its library tells."""
 
@@ -27,6 +29,8 @@ class Innocence:
                 return f"it uses {found[1] or found[2]}"
         if opened := _descriptors() - self._descriptors:
             return f"it keeps {min(opened)[1]} open, which a copy would share"
+        if family.has_children():
+            return "it has started processes, which a copy would not have"
         threads = len(os.listdir("/proc/self/task"))
         return f"it has {threads} threads" if threads > 1 else ""
 

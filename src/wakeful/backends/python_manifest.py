@@ -15,6 +15,9 @@ from wakeful.errors import Unavailable
 NATIVE_CODE, NATIVE_MANIFEST = "wakeful_model.py", "wakeful_model.toml"
 SNOOZE_CODE, SNOOZE_MANIFEST = "snooze_model.py", "snooze_model.json"
 
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""They are read when a library is loaded."""
+
 _KEYS = {"class": str, "python": str, "env": dict}
 
 
@@ -33,6 +36,10 @@ class Manifest:
     @property
     def snooze(self) -> bool:
         return self.code != NATIVE_CODE
+
+    def environment(self, threads: int) -> dict[str, str]:
+        """What it is to have beside the daemon's: its own, and how many threads the usual libraries may start."""
+        return {**dict.fromkeys(THREAD_VARIABLES, str(threads)), **self.env}
 
 
 def read_manifest(directory: Path) -> Manifest:

@@ -192,7 +192,7 @@ def open_worker(directory: Path, manifest: Manifest, options: LoadOptions) -> Sn
         manifest.python, "-u", "-B", snooze_worker.__file__, "--model-dir", str(directory), "--device", options.device,
         "--entrypoint", manifest.code, "--class", manifest.class_name, "--tensor-format", manifest.tensor_format,
     ]
-    return SnoozeWorker(command, {**os.environ, **manifest.env})
+    return SnoozeWorker(command, {**os.environ, **manifest.environment(options.threads)})
 
 
 def _tensors(frame: Frame) -> dict[str, np.ndarray]:

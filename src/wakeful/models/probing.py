@@ -6,7 +6,7 @@ from typing import Any
 
 from wakeful.errors import WakefulError
 from wakeful.models.errand import Errand
-from wakeful.replicas.replica import Replica
+from wakeful.replicas.replica import Replica, State
 from wakeful.runtime.messages import Probed
 from wakeful.runtime.processes import Processes
 
@@ -36,16 +36,19 @@ class Probing:
         self._done = done
 
     def start(self, replica: Replica, identity: str) -> None:
-        """The test may take seconds, so a copy of the replica takes it, while requests run one by one. Where no copy can be made, the order is sent
-        behind the first run of those who waited for the load."""
+        """The test may take seconds, so a copy of the replica takes it, while requests run one by one; where none can be made, it does so itself."""
         if self.under_way:
             return
         self.under_way, self.identity = True, identity
         if replica.forkable:
             self._spawn(self._by_copy(replica))
         else:
-            self.holds_replica = True
-            asyncio.get_running_loop().call_soon(replica.probe)
+            self._by_itself(replica)
+
+    def _by_itself(self, replica: Replica) -> None:
+        """The order is sent behind the first run of those who waited for the load."""
+        self.holds_replica = True
+        asyncio.get_running_loop().call_soon(replica.probe)
 
     def ended(self, replica: Replica, result: Probed | str) -> None:
         """The test is over; a replica that took it itself says so, or has died."""
@@ -56,15 +59,21 @@ class Probing:
     async def _by_copy(self, replica: Replica) -> None:
         try:
             errand = Errand.copied(self._processes, replica)
-            try:
-                await errand.answer(None, SECONDS)
-                errand.humble(NICE)
-                probed = await errand.answer(errand.replica.probe, SECONDS)
-            finally:
-                errand.end()
+        except WakefulError as error:
+            self.ended(replica, error.message)
+            return
+        try:
+            await errand.answer(None, SECONDS)
+            errand.humble(NICE)
+            probed = await errand.answer(errand.replica.probe, SECONDS)
             assert isinstance(probed, Probed)
             self.ended(replica, probed)
         except WakefulError as error:
-            self.ended(replica, error.message)
+            if errand.replica.pid or replica.state is not State.READY:
+                self.ended(replica, error.message)
+            else:  # there was no copy: its first runs have made it one that must not be copied
+                self._by_itself(replica)
         except TimeoutError:
             self.ended(replica, f"it took longer than {SECONDS:g} s")
+        finally:
+            errand.end()

@@ -29,7 +29,8 @@ def refusal(reason: str) -> bytes:
 
 
 def main() -> None:
-    sys.path.pop(0)  # this directory: its modules have common names
+    here = Path(__file__).resolve().parent
+    sys.path = [path for path in sys.path if Path(path).resolve() != here]  # its modules have common names
     order, *descriptors = sys.argv[1:]
     fds = [int(descriptor) for descriptor in descriptors]
     try:

@@ -72,7 +72,8 @@ class Nursery:
         children = family.children()
         self.read_roster()  # after the look: what is a child of ours by now has been entered before
         for orphan in set(children) - self.kin:
-            os.kill(orphan, signal.SIGKILL)
+            with suppress(PermissionError):  # it has gained rights, where models may
+                os.kill(orphan, signal.SIGKILL)
 
     def read_roster(self) -> None:
         with suppress(BlockingIOError):

@@ -246,7 +246,8 @@ def stand_in() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # this directory: its modules have common names
+    here = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 - as above
+    sys.path = [path for path in sys.path if os.path.realpath(path) != here]  # its modules have common names
     try:
         from snoozeml.worker import main  # the SDK's own worker goes first
     except ImportError:
