@@ -25,7 +25,7 @@ def of_protobuf(message: Protobuf) -> Message:
     fields: Message = {}
     for field, value in message.ListFields():
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            fields[field.name] = [{"key": [key], "value": [of_protobuf(value[key])]} for key in value]
+            fields[field.name] = [{"key": [key], "value": [of_protobuf(value[key])]} for key in sorted(value)]  # it keeps no order
             continue
         values = list(value) if field.is_repeated else [value]
         if field.enum_type is not None:
