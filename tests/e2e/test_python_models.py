@@ -37,6 +37,7 @@ def make(models: Path) -> None:
     python_models.undeclared(models / "merged", load="self.runs = 0")
     make_model(models / "talks", predict='print("hello from predict"); return {"y": inputs["x"]}')
     make_model(models / "chatters", predict='[print("again and again", i) for i in range(100_000)]; return {"y": inputs["x"]}')
+    make_model(models / "narrow", predict='print("asked"); return {"y": inputs["x"]}')
     make_model(models / "fails", predict="return {'y': [][3]}")
     make_model(models / "refuses", top="class InvalidInput(Exception): pass", predict='raise InvalidInput("x must be sorted")')
     make_model(models / "exits", top="import os", predict="os._exit(5)", declares="")
@@ -153,6 +154,14 @@ def test_the_device_and_the_threads_are_what_the_settings_say(daemon: Daemon) ->
 def test_prints_are_in_the_log_under_its_name(daemon: Daemon) -> None:
     assert ask(daemon, oip("talks", x(1))).status == 200
     wait_until(lambda: "print   python talks: hello from predict" in daemon.log, "it is logged")
+
+
+def test_the_self_test_is_not_heard(daemon: Daemon) -> None:
+    """Its requests are nobody's."""
+    assert ask(daemon, oip("narrow", tensor("x", [1, 4], [1, 0, 0, 0]))).status == 200
+    assert daemon.wait_event("probe", "narrow")
+    assert ask(daemon, oip("narrow", tensor("x", [1, 4], [1, 0, 0, 0]))).status == 200
+    wait_until(lambda: daemon.log.count("narrow: asked") == 2, "both are logged")
 
 
 def test_prints_without_end_are_cut_and_hold_nobody_up(daemon: Daemon) -> None:

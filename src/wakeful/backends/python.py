@@ -35,7 +35,7 @@ def open_model(path: str, options: LoadOptions) -> Backend:
     is to run in another interpreter."""
     directory = Path(path)
     manifest = read_manifest(directory)
-    printing.capture(directory.name)
+    printing.capture(_called(directory))
     _tell_requirements(directory, manifest)
     if manifest.snooze:
         return snooze.open_worker(directory, manifest, options)
@@ -144,6 +144,11 @@ def _advice(spec: TensorSpec) -> str:
 
 def _kind(value: object) -> str:
     return f"a {type(value).__name__}"
+
+
+def _called(directory: Path) -> str:
+    """For the log: a version's directory says little by itself."""
+    return f"{directory.parent.name}/{directory.name}" if directory.name.isdecimal() else directory.name
 
 
 def _tell_requirements(directory: Path, manifest: Manifest) -> None:

@@ -45,7 +45,7 @@ from wakeful.runtime.messages import (
     Verdict,
     encode,
 )
-from wakeful.worker import arrays, elsewhere, family, selftest
+from wakeful.worker import arrays, elsewhere, family, printing, selftest
 
 OOM_SCORE = 600
 """Where the kernel must kill, it shall take a replica before the daemon (0) and before most other processes."""
@@ -258,11 +258,13 @@ class Replica:
     def probe(self) -> None:
         assert self.backend is not None
         self.backend.settle()
-        try:
-            self.verdict = selftest.probe(self.backend)
-        except Exception as error:  # noqa: BLE001 - a model may fail in any way; then it is not merged
-            self.verdict = Verdict(False, f"the self-test failed: {fault(error).message}", True)
-        self.say(Probed(self.verdict, selftest.lone_seconds(self.backend)))
+        with printing.hushed():
+            try:
+                self.verdict = selftest.probe(self.backend)
+            except Exception as error:  # noqa: BLE001 - a model may fail in any way; then it is not merged
+                self.verdict = Verdict(False, f"the self-test failed: {fault(error).message}", True)
+            seconds = selftest.lone_seconds(self.backend)
+        self.say(Probed(self.verdict, seconds))
 
     def prepare(self, order: Prepare) -> None:
         started = time.monotonic()

@@ -8,6 +8,8 @@ import io
 import os
 import select
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from time import monotonic
 
 LINES_PER_SECOND = 50.0
@@ -56,6 +58,13 @@ class Lines(io.RawIOBase):
         missed = b"(%d lines were left out)\n%b: " % (self._left_out, self._name) if self._left_out else b""
         self._left_out = 0
         os.write(self._fd, b"%b: %b%b\n" % (self._name, missed, line[:LONGEST]))
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """What a model prints in this block, about requests that nobody has sent, is nobody's."""
+    with open(os.devnull, "w", encoding="utf-8") as nothing, redirect_stdout(nothing), redirect_stderr(nothing):
+        yield
 
 
 def capture(name: str) -> None:
