@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
+import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from snoozeml import ModelState, SnoozeClient
 
 from tests import onnx_models
@@ -47,6 +50,15 @@ def look_everywhere(daemon: Daemon) -> None:
         client.get_model_metadata("m")
         client.is_model_ready("m")
         client.get_inference_statistics("m")
+    with triton_grpc.InferenceServerClient(daemon.grpc) as over_grpc:
+        assert over_grpc.is_server_ready()
+        over_grpc.get_model_metadata("m")
+        over_grpc.get_model_config("m")
+        over_grpc.is_model_ready("m")
+        over_grpc.get_inference_statistics("m")
+        over_grpc.get_model_repository_index()
+    with grpc.insecure_channel(daemon.grpc) as channel:
+        health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=60)
     with SnoozeClient(daemon.url) as client:
         client.models.list()
         client.health_ready()

