@@ -17,7 +17,8 @@ _INTRODUCTION = """\
 On `--grpc-port` (50051, `--no-grpc` for none), as [oip.proto](../src/wakeful/frontends/grpc/protos/oip.proto),
 [snooze.proto](../src/wakeful/frontends/grpc/protos/snooze.proto) and [health.proto](../src/wakeful/frontends/grpc/protos/health.proto) say. Where
 a certificate is configured, gRPC speaks TLS too. A message may have `max_body` bytes; answers may be larger, and a client that takes gRPC's
-default of 4 MiB has to raise its own limit. Requests may be compressed with gzip.
+default of 4 MiB has to raise its own limit. Requests may be compressed with gzip. Without TLS a message is in memory before its size is looked
+at ([what is not promised](../SECURITY.md#not-promised)). Requests are counted under the protocols `oip-grpc` and `snooze-grpc`.
 
 Where [`[auth]`](configuration.md#auth) is on, a caller sends its key or token as metadata, `authorization: Bearer ...` or `x-api-key`, and needs
 the role of the table or a higher one.
