@@ -1,15 +1,13 @@
 """gRPC by pygrpc-native: HTTP/2 in threads outside the GIL, and calls as events, by the dozen, in the loop. No coroutine and no task for a call.
 
-It knows no TLS and no streams of requests; the latter it hands to a grpcio server behind a socket of the file system. It takes a message of any
+It knows no TLS and no streams of requests; the latter it hands to a grpcio server behind a Unix socket that needs no file. It takes a message of any
 size before anybody here sees it, so what is larger than allowed is refused after it has come.
 """
 
 import asyncio
-import shutil
-import tempfile
+import secrets
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from pygrpc_native import EVENT_CANCEL, NativeGrpcFront
@@ -35,7 +33,6 @@ class NativeFront:
         self._calls: dict[int, _NativeCall] = {}
         self._front: NativeGrpcFront
         self._loop: asyncio.AbstractEventLoop
-        self._directory = Path()
 
     async def start(self, address: str) -> None:
         self._loop = asyncio.get_running_loop()
@@ -43,10 +40,9 @@ class NativeFront:
             address, [(method.path, method.kind == "answers") for method in self._methods], io_threads=THREADS, call_details=True,
             delay_stream_headers=True, metrics=True,
         )
-        self._directory = Path(tempfile.mkdtemp(prefix="wakeful-"))
-        path = f"{self._directory / 'streams'}"
-        await self._streams.start(f"unix:{path}")
-        self._front.set_fallback(path)
+        name = f"wakeful-{secrets.token_hex(16)}"
+        await self._streams.start(f"unix-abstract:{name}")
+        self._front.set_fallback(f"\0{name}")  # what a name without a file begins with
         self._front.start()
         threading.Thread(target=self._receive, name="grpc", daemon=True).start()
 
@@ -82,7 +78,6 @@ class NativeFront:
     async def close(self) -> None:
         await self._streams.close()
         await asyncio.to_thread(self._front.close)
-        shutil.rmtree(self._directory, ignore_errors=True)
 
 
 class _NativeCall(Call):
