@@ -1,14 +1,13 @@
 """A pipeline is a model to every client, none of them modified: what each gets is what the models answer when they are asked by hand."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
-import tritonclient.http as triton_http
-from snoozeml import SnoozeClient
 
 from tests import onnx_models
+from tests.contract.ways import OIP, SNOOZE
 from tests.daemon import Daemon, running
 
 CONFIG = """
@@ -22,8 +21,6 @@ id = "words"
 steps = [{ model = "parse" }, { model = "gather10" }, { model = "spell", outputs = { text = "answer" } }]
 """
 X, MASK = np.array([[1.5, -2], [0.25, 3e7]], np.float32), np.array([[1, 0], [1, 1]], np.int64)
-Arrays = dict[str, np.ndarray]
-Ask = Callable[[Daemon, str, Arrays], Arrays]
 
 
 @pytest.fixture(scope="module")
@@ -34,40 +31,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     (home / "models.toml").write_text(CONFIG)
     with running(home / "d", "--models-dir", str(home)) as daemon:
         yield daemon
-
-
-def triton(module: object, *, binary: bool | None = None) -> Ask:
-    """Over HTTP, or over gRPC, which has one form."""
-    form = {} if binary is None else {"binary_data": binary}
-
-    def ask(daemon: Daemon, model: str, arrays: Arrays) -> Arrays:
-        with module.InferenceServerClient(daemon.grpc if binary is None else f"{daemon.host}:{daemon.port}") as client:  # type: ignore[attr-defined]
-            inputs = []
-            for name, array in arrays.items():
-                datatype = {np.dtype(np.float32): "FP32", np.dtype(np.int64): "INT64"}.get(array.dtype, "BYTES")
-                inputs.append(module.InferInput(name, array.shape, datatype))  # type: ignore[attr-defined]
-                inputs[-1].set_data_from_numpy(array, **form)
-            names = [output["name"] for output in daemon.call("GET", f"/v2/models/{model}")[1]["outputs"]]
-            wanted = [module.InferRequestedOutput(name, **form) for name in names]  # type: ignore[attr-defined]
-            answer = client.infer(model, inputs, outputs=wanted)
-            return {name: answer.as_numpy(name) for name in names}
-
-    return ask
-
-
-def snooze(*, grpc: bool) -> Ask:
-    def ask(daemon: Daemon, model: str, arrays: Arrays) -> Arrays:
-        with SnoozeClient(http_endpoint=daemon.url, grpc_endpoint=daemon.grpc, use_grpc=grpc) as client:
-            answer = client.infer(model, {name: array.astype(np.float32) for name, array in arrays.items()})
-            return {output.name: np.asarray(output.data) for output in answer.outputs}
-
-    return ask
-
-
-OIP: dict[str, Ask] = {
-    "http, json": triton(triton_http, binary=False), "http, binary": triton(triton_http, binary=True), "grpc": triton(triton_grpc),
-}
-SNOOZE: dict[str, Ask] = {"snooze http": snooze(grpc=False), "snooze grpc": snooze(grpc=True)}
 
 
 @pytest.mark.parametrize("way", OIP | SNOOZE)

@@ -1,7 +1,6 @@
 """The door: what is checked before a method sees a call."""
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -39,16 +38,6 @@ def echo(call: Call, message: bytes) -> None:
 
 def broken(call: Call, message: bytes) -> None:
     raise KeyError("nobody's business")
-
-
-@pytest.fixture(autouse=True)
-def loop() -> Iterator[None]:
-    """grpcio wants one, and earlier tests may have left none."""
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    yield
-    asyncio.set_event_loop(None)
-    loop.close()
 
 
 @pytest.fixture
