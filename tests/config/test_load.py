@@ -15,7 +15,7 @@ from wakeful.config.load import Options, load
 from wakeful.config.models import scan
 from wakeful.config.problems import ConfigError, Problem
 from wakeful.config.schema import BudgetTable, DefaultsTable, ModelTable, OverrideTable, ServerTable, TuningTable
-from wakeful.config.settings import MemorySettings, ModelSettings, Padding, ServerSettings, Settings, TlsSettings
+from wakeful.config.settings import MemorySettings, ModelSettings, Padding, ServerSettings, Settings, TlsSettings, WarmupSettings
 
 Reading = Callable[[Any], object]
 
@@ -50,6 +50,11 @@ MODEL: dict[str, tuple[str, object, Reading]] = {
     "versions": ("[3, 1]", (1, 3), lambda model: model.versions),
     "memory_limit": ('"512MB"', 512_000_000, lambda model: model.runtime.memory_limit),
     "text": ('{ tokenizer = "words.json" }', "words.json", lambda model: model.text and model.text.tokenizer.name),
+    "warmup": (
+        '[{ data = "random", rows = 2, sizes = { L = 4 }, shapes = { x = [1, 2] }, count = 3 }, { file = "/a.npz" }]',
+        (WarmupSettings("random", 2, {"L": 4}, {"x": (1, 2)}, None, 3), WarmupSettings(file=Path("/a.npz"))),
+        lambda model: model.warmup,
+    ),
 }
 SERVER: dict[str, tuple[str, object, Reading]] = {
     "host": ('"127.0.0.2"', "127.0.0.2", lambda settings: settings.server.host),

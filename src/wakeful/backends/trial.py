@@ -102,7 +102,7 @@ def sample(signature: Signature, recipe: Recipe, style: Style, rows: int, random
                 continue
             free = rows if axis == 0 else recipe.guess.channels if axis == 1 and len(spec.shape) >= 4 else recipe.guess.others
             shape.append(free if size is None else sizes.setdefault(size, free))
-        arrays[spec.name] = _elements(spec, tuple(shape), style, recipe.ceilings.get(spec.name, 1), random)
+        arrays[spec.name] = elements(spec, tuple(shape), style, recipe.ceilings.get(spec.name, 1), random)
     return arrays
 
 
@@ -168,7 +168,8 @@ def _refusal(backend: Backend, recipe: Recipe, style: Style) -> str:
     return ""
 
 
-def _elements(spec: TensorSpec, shape: tuple[int, ...], style: Style, ceiling: int, random: Generator) -> np.ndarray:
+def elements(spec: TensorSpec, shape: tuple[int, ...], style: Style, ceiling: int, random: Generator) -> np.ndarray:
+    """One input of this shape."""
     top = min(style.ceiling, ceiling)
     match spec.datatype:
         case "BYTES":  # digits, because many models that take texts make numbers of them

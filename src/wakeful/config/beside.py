@@ -1,5 +1,5 @@
-"""Settings that lie beside a model's file: `fraud.onnx.toml` beside `fraud.onnx` has keys of [[models]], all but `id` and `path`. They count for
-models that were found by looking; uploads write them.
+"""Settings that lie beside a model's file: `fraud.onnx.toml` beside `fraud.onnx` has keys of [[models]], all but `id`, `path` and `text`. They count
+for models that were found by looking; uploads write them.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,8 @@ from wakeful.config.settings import ModelSettings
 from wakeful.config.validate import validate
 
 SUFFIX = ".toml"
-_NAMING = ("id", "path")
+_ELSEWHERE = {"id": "follows from the file itself", "path": "follows from the file itself", "text": "belongs to [[models]]"}
+"""Keys that such a file does not have."""
 
 
 def settings_file(model: Path) -> Path:
@@ -56,21 +57,21 @@ def overlay(settings: ModelSettings, keys: Mapping[str, Any]) -> ModelSettings:
     made = overlaid(_own_keys(settings), keys).settings(settings.path, settings.backend)
     return replace(
         settings, description=made.description, batching=made.batching, replicas=made.replicas, life=made.life, admission=made.admission,
-        runtime=made.runtime, versions=made.versions,
+        runtime=made.runtime, versions=made.versions, warmup=made.warmup,
     )
 
 
 def keys_of_model(values: Mapping[str, Any], title: str, place: Any, report: list[Problem], *, strict: bool = True) -> dict[str, Any] | None:
     """Those keys of [[models]] that may stand beside a file, validated; None if one is wrong. `strict=False` takes numbers as text."""
-    for name in _NAMING:
+    for name, why_not in _ELSEWHERE.items():
         if name in values:
-            report.append(Problem("wrong-value", f"`{name}` follows from the file itself", place((name,)), name))
+            report.append(Problem("wrong-value", f"`{name}` {why_not}", place((name,)), name))
             return None
     before = len(report)
     table = validate(ModelTable, {"id": "m", "path": "m", **values}, title, place, report, strict=strict)
     if table is None or len(report) > before:
         return None
-    return {key: value for key, value in table.given().items() if key not in _NAMING}
+    return {key: value for key, value in table.given().items() if key not in _ELSEWHERE}
 
 
 def text_of(keys: Mapping[str, Any]) -> str:

@@ -8,7 +8,16 @@ from typing import Any
 
 from wakeful.config.kinds import KINDS
 from wakeful.config.problems import masked
-from wakeful.config.settings import AuthSettings, ModelSettings, Padding, PipelineSettings, Settings, StreamSettings, TextSettings
+from wakeful.config.settings import (
+    AuthSettings,
+    ModelSettings,
+    Padding,
+    PipelineSettings,
+    Settings,
+    StreamSettings,
+    TextSettings,
+    WarmupSettings,
+)
 
 
 def effective(settings: Settings) -> str:
@@ -63,6 +72,7 @@ def model_keys(model: ModelSettings) -> dict[str, Any]:
         "queue_limit": admission.queue_limit, "request_timeout_ms": _milliseconds(admission.request_timeout),
         "device": runtime.device, "threads": runtime.threads or "auto", "prepare": runtime.prepare, "memory_limit": runtime.memory_limit,
         "text": model.text and _text_keys(model.text),
+        "warmup": [_warmup_keys(warmup) for warmup in model.warmup],
     }
 
 
@@ -120,6 +130,12 @@ def written(value: Any) -> str:
 
 def _key(key: str) -> str:
     return key if re.fullmatch("[A-Za-z0-9_-]+", key) else json.dumps(key)
+
+
+def _warmup_keys(warmup: WarmupSettings) -> dict[str, Any]:
+    shapes = {name: list(shape) for name, shape in warmup.shapes.items()}
+    file = None if warmup.file is None else str(warmup.file)
+    return {"data": warmup.data, "rows": warmup.rows, "sizes": dict(warmup.sizes), "shapes": shapes, "file": file, "count": warmup.count}
 
 
 def _pad_keys(pad: Padding | None) -> dict[str, Any] | None:

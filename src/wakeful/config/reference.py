@@ -19,6 +19,7 @@ from wakeful.config.schema import (
     StreamTable,
     TextTable,
     TuningTable,
+    WarmupTable,
 )
 from wakeful.config.settings import Role
 
@@ -69,6 +70,9 @@ then on. `[server]`, the cache and the bounds of the whole daemon take a restart
 
 Times end in `_secs` or `_ms` and may have fractions. Sizes are bytes, or text such as `"512MB"` (powers of 1000) and `"4GiB"` (powers
 of 1024).
+"""
+_WARMUP = """\
+Requests that are run, one table after the other, before a replica is ready. See [Warming up](models.md#warming-up).
 """
 _BOTH = """\
 Keys for one model, and in `[defaults]` for all of them. A model that sets `replicas` drops the `min_replicas` and `max_replicas` of
@@ -130,6 +134,7 @@ def reference() -> str:
         _section("`[defaults]` and `[[models]]`", _BOTH, dict(TuningTable.model_fields)),
         _section("`pad`", "Only for models in which filled-up elements do not change the answer.", dict(PadTable.model_fields)),
         _section("`[models.text]`", _TEXT, dict(TextTable.model_fields)),
+        _section("`[[models.warmup]]`", _WARMUP, dict(WarmupTable.model_fields)),
         _section("`[[pipelines]]`", _PIPELINES, dict(PipelineTable.model_fields)),
         _section("`steps`", "Tables in `steps` of `[[pipelines]]`.", dict(StepTable.model_fields)),
         _section("`[auth]`", _AUTH, dict(AuthTable.model_fields)),

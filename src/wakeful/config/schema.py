@@ -26,6 +26,7 @@ from wakeful.config.settings import (
     StepSettings,
     TlsSettings,
     VersionPolicy,
+    WarmupSettings,
     WorkerSettings,
 )
 
@@ -167,7 +168,10 @@ SizeAboveZero = Annotated[int, BeforeValidator(parse_size), AfterValidator(_abov
 HeadSize = Annotated[int, BeforeValidator(parse_size), AfterValidator(_of_a_head)]
 ProcessMemory = Annotated[int, BeforeValidator(parse_size), AfterValidator(_of_a_process)]
 Limit = Annotated[int | float, BeforeValidator(parse_limit)]
-Lengths = Annotated[list[Annotated[int, Field(ge=1, le=2**31)]], AfterValidator(_ascending)]
+Size0 = Annotated[int, Field(ge=0, le=2**31)]
+Size1 = Annotated[int, Field(ge=1, le=2**31)]
+"""Of a dimension."""
+Lengths = Annotated[list[Size1], AfterValidator(_ascending)]
 Threads = Annotated[int, BeforeValidator(_parse_threads)]
 Versions = Annotated[Any, BeforeValidator(_parse_versions)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -231,6 +235,22 @@ class TextTable(Table):
     activation: Literal["sigmoid", "none"] | None = setting(
         None, "what is made of a cross-encoder's scores; absent: as `config.json` says, else `sigmoid`", form="`sigmoid` or `none`",
     )
+
+
+class WarmupTable(Table):
+    """[[models.warmup]]"""
+
+    data: Literal["zeros", "random"] = setting("zeros", "what the inputs hold; random whole numbers are 0 and 1")
+    rows: int = setting(1, "size of axis 0, where it is free", ge=1, le=1_000_000)
+    sizes: dict[str, Size1] = setting({}, "sizes of the other free dimensions, by their names in the model", form="`{ L = 128 }`")
+    shapes: dict[str, list[Size0]] = setting(
+        {}, "whole shapes of inputs, by their names: for dimensions without a name", form="`{ image = [1, 3, 224, 224] }`")
+    file: Text | None = setting(None, "inputs instead of those above: `.npz`, or `.json` as the Open Inference Protocol has it; beside the model")
+    count: int = setting(1, "how often it is run", ge=1, le=1000)
+
+    def warmup(self, base: Path) -> WarmupSettings:
+        shapes = {name: tuple(shape) for name, shape in self.shapes.items()}
+        return WarmupSettings(self.data, self.rows, self.sizes, shapes, None if self.file is None else base / self.file, self.count)
 
 
 class TuningTable(Table):
@@ -311,6 +331,7 @@ class ModelTable(TuningTable):
     description: str | None = setting(None, "shown to people")
     memory_limit: SizeAboveZero | None = setting(None, "memory that all replicas of this model together may use", form="size")
     text: TextTable | None = setting(None, "how it takes texts: the table `[models.text]`", form="table")
+    warmup: list[WarmupTable] = setting([], "requests that are run before a replica is ready", form="tables `[[models.warmup]]`")
 
     def settings(self, path: Path, backend: str = "onnx") -> ModelSettings:
         return ModelSettings(
@@ -323,6 +344,7 @@ class ModelTable(TuningTable):
             replicas=self.replica_settings(),
             life=self.life_settings(),
             admission=self.admission_settings(),
+            warmup=tuple(table.warmup(path if path.is_dir() else path.parent) for table in self.warmup),
             runtime=BackendSettings(self.device, self.threads, self.prepare, self.memory_limit),
         )
 

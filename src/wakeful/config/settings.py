@@ -155,6 +155,21 @@ class TextSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WarmupSettings:
+    """A request that is run before a replica is ready."""
+
+    data: Literal["zeros", "random"] = "zeros"
+    rows: int = 1
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Of free dimensions, by name."""
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Of inputs, whole."""
+    file: Path | None = None
+    """Where the inputs are instead."""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSettings:
     """One model, or one version of it. `path` is absolute and exists when the configuration is loaded."""
 
@@ -170,6 +185,7 @@ class ModelSettings:
     runtime: BackendSettings = field(default_factory=BackendSettings)
     text: TextSettings | None = None
     """None: it takes tensors alone."""
+    warmup: tuple[WarmupSettings, ...] = ()
     scanned: bool = False
     """True when the model was found by looking into the models directory, so that a refresh may take it away."""
     home: Path | None = None

@@ -10,11 +10,13 @@ from pydantic_core import ErrorDetails
 
 from wakeful.config.locate import KeyPath, dotted
 from wakeful.config.problems import Place, Problem
-from wakeful.config.schema import SECRETS, TABLES, PadTable, Table, TextTable, choices, keys_of
+from wakeful.config.schema import SECRETS, TABLES, PadTable, Table, TextTable, WarmupTable, choices, keys_of
 
 AnyTable = TypeVar("AnyTable", bound=Table)
 _LONGEST_VALUE = 60
-_NESTED: Mapping[str | int, tuple[str, type[Table]]] = {"pad": ("pad", PadTable), "text": ("[models.text]", TextTable)}
+_NESTED: Mapping[str | int, tuple[str, type[Table]]] = {
+    "pad": ("pad", PadTable), "text": ("[models.text]", TextTable), "warmup": ("[[models.warmup]]", WarmupTable),
+}
 
 
 def validate(

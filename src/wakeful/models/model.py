@@ -29,7 +29,7 @@ from wakeful.replicas import threads
 from wakeful.replicas.group import ReplicaGroup
 from wakeful.replicas.replica import Replica, State
 from wakeful.replicas.routing import Router
-from wakeful.runtime.messages import Load, Probed, Ready
+from wakeful.runtime.messages import Load, Probed, Ready, Warmup
 from wakeful.runtime.processes import Death, Processes
 from wakeful.telemetry.events import Events
 from wakeful.telemetry.metrics import Gauges, ModelStats, UnloadReason
@@ -312,7 +312,7 @@ class Model:
         known = self.file.known()
         single = self.settings.replicas.fixed == 1 or self.settings.replicas.max_replicas == 1
         count = threads.threads_for(settings.threads, self._around.cores, self.group.staying, known.lone_seconds, single)
-        return Load(self.settings.backend, str(self.settings.path), settings.device, count, self.file.prepared_copy())
+        return Load(self.settings.backend, str(self.settings.path), settings.device, count, self.file.prepared_copy(), _warmup(self.settings))
 
     # ── the group's words ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -543,6 +543,12 @@ class Model:
         for replica in self.group.replicas:
             states[replica.state] = states.get(replica.state, 0) + 1
         return Gauges(states, self.waiting, self._around.supervisor.resident_of(self.key))
+
+
+def _warmup(settings: ModelSettings) -> tuple[Warmup, ...]:
+    return tuple(
+        Warmup(one.data, one.rows, dict(one.sizes), dict(one.shapes), str(one.file or ""), one.count) for one in settings.warmup
+    )
 
 
 def _replica_of(lane: Lane) -> Replica:

@@ -117,6 +117,23 @@ class Broken(msgspec.Struct, frozen=True, array_like=True, tag="broken"):
 # ── daemon to replica ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+class Warmup(msgspec.Struct, frozen=True, array_like=True):
+    """A request that is run before a replica is ready."""
+
+    data: str = "zeros"
+    """Or "random"."""
+    rows: int = 1
+    """Along every free axis 0."""
+    sizes: dict[str, int] = {}
+    """Of free dimensions, by the name that the model gives them."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    """Of inputs whose dimensions have no names, whole."""
+    file: str = ""
+    """Where the inputs are instead."""
+    count: int = 1
+    """How often it is run."""
+
+
 class Load(msgspec.Struct, frozen=True, array_like=True, tag="load"):
     """Open the model. Answered by Ready or Refused."""
 
@@ -126,6 +143,8 @@ class Load(msgspec.Struct, frozen=True, array_like=True, tag="load"):
     threads: int
     prepared: str = ""
     """Directory of the prepared copy, or empty."""
+    warmup: tuple[Warmup, ...] = ()
+    """What is run before the answer."""
 
 
 class Probe(msgspec.Struct, frozen=True, array_like=True, tag="probe"):

@@ -45,7 +45,7 @@ from wakeful.runtime.messages import (
     Verdict,
     encode,
 )
-from wakeful.worker import arrays, elsewhere, family, printing, selftest
+from wakeful.worker import arrays, elsewhere, family, printing, selftest, warming
 
 OOM_SCORE = 600
 """Where the kernel must kill, it shall take a replica before the daemon (0) and before most other processes."""
@@ -205,6 +205,7 @@ class Replica:
             options = LoadOptions(order.device, order.threads, order.prepared, self.moved)
             self.backend = catalog.module(order.backend).open_model(order.path, options)
             self.verdict = selftest.declared(self.backend.signature)
+            warming.warm_up(self.backend, order.warmup)
         except Elsewhere as wish:
             self.move(order, wish)
             return
