@@ -2,9 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from wakeful import admission
 from wakeful.clock import monotonic
+from wakeful.config.foreign import Account
+from wakeful.config.override import SOURCE, with_override
+from wakeful.config.settings import ModelSettings
 from wakeful.errors import Conflict, InvalidInput, Overloaded, Unavailable, WakefulError
 from wakeful.inference import InferRequest
 from wakeful.memory.supervisor import Supervisor
@@ -13,6 +17,7 @@ from wakeful.models.model import Model
 from wakeful.models.pipelines.pipelines import Pipelines
 from wakeful.models.portrait import Portrait, portrait
 from wakeful.models.registry import Registry
+from wakeful.models.repository import Change
 from wakeful.models.uploads import Uploads
 from wakeful.runtime.messages import Signature
 from wakeful.telemetry.events import Events
@@ -50,7 +55,7 @@ class Engine:
         metrics: Metrics,
         events: Events,
         inspect: Callable[[Model], Awaitable[None]],
-        refresh: Callable[[str | None], Awaitable[None]],
+        refresh: Callable[[str | None, Change | None], Awaitable[None]],
         uploads: Uploads | None = None,
     ) -> None:
         self.registry = registry
@@ -113,8 +118,28 @@ class Engine:
         if name in self.pipelines:
             await self.pipelines.get(name).each(self.load)
         else:
-            await self._refresh(name)
+            await self._refresh(name, None)
             await self._all(name, Model.load)
+
+    async def load_by(self, name: str, config: Mapping[str, Any]) -> Account:
+        """The same by other settings than its own, until it is looked at again. Returns what came of each of them."""
+        if name in self.pipelines:
+            raise InvalidInput(f"{SOURCE}: {name} is a pipeline; its models have settings, each of its own")
+        accounts: list[Account] = []
+
+        def change(settings: ModelSettings) -> ModelSettings:
+            made, account = with_override(settings, config)
+            accounts.append(account)
+            return made
+
+        await self._refresh(name, change)
+        self.registry.get(name)
+        account = accounts[-1] if accounts else Account()
+        honoured, ignored = ", ".join(account.honoured) or "nothing", ", ".join(account.ignored) or "nothing"
+        text = f"a load brought settings, which count until the next load or refresh: honoured: {honoured}; not honoured: {ignored}"
+        self.events.emit("config", name, text, code="override")
+        await self._all(name, Model.load)
+        return account
 
     async def unload(self, name: str) -> None:
         """Put a model to sleep, pinned or not: an operator's word goes before a setting."""
@@ -176,7 +201,7 @@ class Engine:
 
     async def refresh(self) -> None:
         """Look into the models directory for new, changed and vanished files."""
-        await self._refresh(None)
+        await self._refresh(None, None)
 
     # ── bringing models ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -119,10 +119,47 @@ def test_load_unload_and_the_index(client: triton.InferenceServerClient) -> None
     client.unload_model("two_inputs")
 
 
-def test_a_load_brings_no_settings_and_files_of_its_own(client: triton.InferenceServerClient) -> None:
-    for options in ({"config": json.dumps({"max_batch_size": 1})}, {"config": "{}", "files": {"file:1/model.onnx": b"x"}}):
-        with pytest.raises(InferenceServerException, match="parameters"):
-            client.load_model("two_inputs", **options)
+def rows_of(client: triton.InferenceServerClient, model: str) -> int:
+    rows: int = client.get_model_metadata(model)["batching"]["max_batch_size"]
+    return rows
+
+
+def test_settings_that_a_load_brings_count_until_the_next_one(daemon: Daemon, client: triton.InferenceServerClient) -> None:
+    client.load_model("two_inputs")
+    loads = [event for event in daemon.events(model="two_inputs") if event["kind"] == "load"]
+    config = {"max_batch_size": 3, "dynamic_batching": {"max_queue_delay_microseconds": 100}, "response_cache": {"enable": True}}
+    client.load_model("two_inputs", config=json.dumps(config))
+    assert rows_of(client, "two_inputs") == 3
+    event = daemon.wait_event("config", "two_inputs", text="until the next load or refresh")
+    assert "not honoured: response_cache (" in event["text"]
+    client.load_model("two_inputs", config=json.dumps({"max_batch_size": 5}))
+    assert rows_of(client, "two_inputs") == 5
+    client.unload_model("two_inputs")
+    assert rows_of(client, "two_inputs") == 5
+    client.load_model("two_inputs")
+    assert rows_of(client, "two_inputs") == 64
+    assert len([event for event in daemon.events(model="two_inputs") if event["kind"] == "load"]) == len(loads) + 3
+    client.load_model("two_inputs", config=json.dumps(client.get_model_config("two_inputs")))
+    daemon.call("POST", "/v1/models/refresh")
+    client.unload_model("two_inputs")
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"config": "{"}, "parameters.config: expected a JSON object"),
+    ({"config": "[]"}, "parameters.config: expected a JSON object"),
+    ({"config": json.dumps({"max_batch_size": -1.5})}, "parameters.config: max_batch_size: expected a whole number"),
+    ({"config": json.dumps({"max_replicas": -1})}, "parameters.config: `max_replicas` must be 0 or more"),
+    ({"config": "{}", "files": {"file:1/model.onnx": b"x"}}, "parameters.file:1/model.onnx: .* /v1/models/upload"),
+])
+def test_settings_that_cannot_be_change_nothing(client: triton.InferenceServerClient, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InferenceServerException, match=words):
+        client.load_model("two_inputs", **options)
+    assert rows_of(client, "two_inputs") == 64
+
+
+def test_nobody_is_loaded_by_settings(client: triton.InferenceServerClient) -> None:
+    with pytest.raises(InferenceServerException, match="nobody"):
+        client.load_model("nobody", config="{}")
 
 
 def test_statistics_count(client: triton.InferenceServerClient) -> None:

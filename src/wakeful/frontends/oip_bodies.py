@@ -4,7 +4,11 @@ messages with the same fields."""
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from wakeful.clock import wall
+from wakeful.config.foreign import Account
+from wakeful.errors import InvalidInput
 from wakeful.models.portrait import Portrait, ShownStep
 from wakeful.runtime.messages import Signature, TensorSpec
 from wakeful.telemetry.metrics import SUCCESS, Histogram
@@ -102,3 +106,28 @@ def repository_index(models: Iterable[Portrait]) -> list[Body]:
 
 def _state(model: Portrait) -> str:
     return "READY" if model.ready else "LOADING" if model.state == "loading" else "UNAVAILABLE"
+
+
+def load_override(parameters: Mapping[str, object]) -> Body | None:
+    """The settings that the parameters of a load hold, as Triton's `config` does; None if there are none.
+
+    Raises InvalidInput for settings that are no JSON object, and for files: they would be gone with the server, where an upload stays.
+    """
+    for name in parameters:
+        if name.startswith("file:"):
+            raise InvalidInput(f"parameters.{name[:80]}: a load brings no files; POST /v1/models/upload puts one into the models directory")
+    config = parameters.get("config")
+    if config is None:
+        return None
+    try:
+        decoded = msgspec.json.decode(config) if isinstance(config, str) else None
+    except msgspec.DecodeError as error:
+        raise InvalidInput.field("parameters.config", "a JSON object", error) from None
+    if not isinstance(decoded, dict):
+        raise InvalidInput.field("parameters.config", "a JSON object, as text", repr(config))
+    return decoded
+
+
+def load_account(account: Account) -> Body:
+    """What came of the settings that a load has brought. Beyond the protocol, whose answer is empty."""
+    return {"honoured": list(account.honoured), "ignored": account.ignored}

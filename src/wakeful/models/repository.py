@@ -16,6 +16,7 @@ from wakeful.models.model import Model
 from wakeful.models.registry import Registry
 from wakeful.telemetry.events import Events
 
+Change = Callable[[ModelSettings], ModelSettings]
 Why = Callable[[ModelSettings], str]
 """Says why a model is there, or is not there any more."""
 
@@ -54,11 +55,11 @@ class Repository:
             names = {settings.id for settings in wanted} | {model.id for model in self._registry}
             await self._go_over(names, wanted, lambda _: "added", lambda _: "the configuration does not name it any more")
 
-    async def refresh(self, name: str | None = None) -> None:
+    async def refresh(self, name: str | None = None, change: Change | None = None) -> None:
         """Register new files and versions, forget vanished ones that were found by looking, and put changed ones to sleep so that they are loaded
-        anew; all, or those of one name."""
+        anew; all, or those of one name. `change` makes the settings by which they are served until the next such look. Raises what it raises."""
         async with self._changing:
-            await self._refresh(name)
+            await self._refresh(name, change)
 
     async def change(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
         """Write the files of one model and look at it again, as one change. Raises what `write` raises."""
@@ -66,11 +67,11 @@ class Repository:
             await write()
             await self._refresh(name)
 
-    async def _refresh(self, name: str | None) -> None:
+    async def _refresh(self, name: str | None, change: Change | None = None) -> None:
         found = None if name is not None and self._other_spelling(name) else self._look(name)
         if found is None:
             return
-        wanted = with_tokenizers(found)
+        wanted = with_tokenizers(found if change is None else [change(settings) for settings in found])
         names = {settings.id for settings in wanted} | ({model.id for model in self._registry} if name is None else {name})
         same = [model for one in names for model in self._registry.versions(one)]
         await self._go_over(names, wanted, lambda settings: f"found {show(settings)}", lambda settings: f"{show(settings)} is gone")

@@ -112,9 +112,12 @@ class AdminHandlers:
         connection.respond_json(encode(oip_bodies.repository_index(chosen)))
 
     async def oip_load(self, connection: Connection, head: Head, body: Buffer) -> None:
-        oip.decode_load(body)
-        await self._engine.load(head.route.parameters["model"])
-        connection.respond_json(b"{}")
+        model, config = head.route.parameters["model"], oip.decode_load(body)
+        if config is None:
+            await self._engine.load(model)
+            connection.respond_json(b"{}")
+        else:
+            connection.respond_json(encode(oip_bodies.load_account(await self._engine.load_by(model, config))))
 
     async def oip_unload(self, connection: Connection, head: Head, body: Buffer) -> None:
         oip.decode_unload(body)

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from wakeful.errors import InvalidInput
-from wakeful.frontends import raw_data
+from wakeful.frontends import oip_bodies, raw_data
 from wakeful.frontends.http import numbers
 from wakeful.frontends.http.json_body import NOT_PARSED, explain_body, parse
 from wakeful.tensors import DTYPES, Buffer, Tensor
@@ -253,11 +253,9 @@ def decode_repository_index(body: Buffer) -> bool:
     return bool(body) and parse(_decode_index, body).ready
 
 
-def decode_load(body: Buffer) -> None:
-    """Check a load's body, which may be empty. A model's settings and files are those of the server: the caller cannot bring others."""
-    for name in _control_parameters(body):
-        if name == "config" or name.startswith("file:"):
-            raise InvalidInput(f"parameters.{name}: a load cannot override the model's configuration or files")
+def decode_load(body: Buffer) -> dict[str, Any] | None:
+    """The settings that a load brings along; None if it brings none. Its body may be empty."""
+    return oip_bodies.load_override(_control_parameters(body))
 
 
 def decode_unload(body: Buffer) -> None:
