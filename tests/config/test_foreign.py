@@ -10,7 +10,7 @@ import pytest
 from wakeful.config.kinds import KINDS
 from wakeful.config.load import Options, load
 from wakeful.config.problems import ConfigError
-from wakeful.config.settings import DeclaredTensor, ForeignSettings, ModelSettings, Settings
+from wakeful.config.settings import DeclaredTensor, ForeignSettings, ModelSettings, Settings, WarmupSettings
 
 Reading = Callable[[ModelSettings], object]
 
@@ -59,6 +59,10 @@ def only(settings: Settings) -> tuple[ModelSettings, ForeignSettings]:
         ("version_policy { specific { versions: [ 1, 1 ] } }", lambda model: model.versions, (1,), "version_policy.specific: 1, 1"),
         ("parameters { key: 'intra_op_thread_count' value { string_value: '2' } }", lambda model: model.runtime.threads, 2,
          "intra_op_thread_count: 2"),
+        ("model_warmup { name: 'w' inputs { key: 'x' value { data_type: TYPE_FP32 dims: [ 1, 4 ] zero_data: true } } }",
+         lambda model: model.warmup, (WarmupSettings(shapes={"x": (1, 4)}),), "model_warmup: 1 request"),
+        ("max_batch_size: 64 model_warmup { batch_size: 8 count: 3 inputs { key: 'x' value { dims: 4 random_data: true } } }",
+         lambda model: model.warmup, (WarmupSettings("random", 8, shapes={"x": (8, 4)}, count=3),), "model_warmup: 1 request"),
         ("name: 'm'", lambda model: model.id, "m", "name"),
         ("platform: 'onnxruntime_onnx'", lambda model: model.backend, "onnx", "platform: onnxruntime_onnx"),
         ("backend: 'onnxruntime'", lambda model: model.backend, "onnx", "backend: onnxruntime"),
@@ -79,7 +83,8 @@ def test_what_counts(tmp_path: Path, text: str, reading: Reading, value: object,
         ("dynamic_batching { preferred_batch_size: [ 4 ] }", ["dynamic_batching.preferred_batch_size", "learnt"]),
         ("dynamic_batching { priority_levels: 3 }", ["dynamic_batching.priority_levels", "no priorities"]),
         ("sequence_batching { }", ["sequence_batching", "no state"]),
-        ("model_warmup [ { name: 'w' } ]", ["model_warmup"]),
+        ("model_warmup { name: 'w' inputs { key: 'x' value { dims: 4 input_data_file: 'raw' } } }", ["model_warmup w", "raw has no shape"]),
+        ("model_warmup { name: 'w' frob: 1 }", ["model_warmup.frob"]),
         ("optimization { }", ["optimization"]),
         ("response_cache { enable: true }", ["response_cache", "not kept"]),
         ("parameters { key: 'other' value { string_value: '2' } }", ["parameters: other"]),

@@ -29,6 +29,8 @@ def changed(config: dict[str, Any]) -> dict[str, object]:
     ({"parameters": {"intra_op_thread_count": {"string_value": "2"}}}, {"threads": 2}),
     ({"idle_timeout_secs": 5, "pad": {"axis": 1}, "description": "words"},
      {"idle_timeout_secs": 5, "description": "words", "pad": {"axis": 1, "value": 0.0, "mask": None, "buckets": []}}),
+    ({"model_warmup": [{"batch_size": 2, "inputs": {"x": {"data_type": "TYPE_FP32", "dims": ["4"], "zero_data": True}}}]},
+     {"warmup": [{"data": "zeros", "rows": 2, "sizes": {}, "shapes": {"x": [4]}, "file": None, "count": 1}]}),
     ({"name": "m", "platform": "onnxruntime_onnx", "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": ["-1", "4"]}]}, {}),
 ])
 def test_what_counts(config: dict[str, Any], keys: dict[str, object]) -> None:

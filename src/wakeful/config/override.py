@@ -19,6 +19,7 @@ _NOT_OURS = {
     "input": "what a model takes follows from its file", "output": "what a model gives follows from its file",
     "version_policy": "which versions are served is the repository's",
 }
+_MAPS = ("parameters", "inputs")
 _LONG = frozenset({"dims", "shape", "max_queue_delay_microseconds", "default_timeout_microseconds"})
 """Fields of 64 bits, which protobuf writes as text."""
 
@@ -56,7 +57,7 @@ def _message(values: Mapping[str, Any]) -> dict[str, list[Any]]:
     fields: dict[str, list[Any]] = {}
     for name, value in values.items():
         many = value if isinstance(value, list) else [value]
-        if name == "parameters" and isinstance(value, dict):
+        if name in _MAPS and isinstance(value, dict):
             many = [{"key": key, "value": inner} for key, inner in value.items()]
         fields[name] = [_message(one) if isinstance(one, dict) else _number(name, one) for one in many if one is not None]
     return fields

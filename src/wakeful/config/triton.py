@@ -20,7 +20,6 @@ _WHY = {
     "ensemble_scheduling": "a chain of models is a table [[pipelines]] here",
     "sequence_batching": "requests have no state here: each is run by whatever replica is free",
     "optimization": "the model library's own optimisations are on",
-    "model_warmup": "warm-up is a setting of [[models]] here",
     "response_cache": "answers are not kept",
     "model_transaction_policy": "each request has one answer",
     "batch_input": "inputs are given by callers, or filled up by `pad`",
@@ -56,6 +55,7 @@ def read(message: Message, name: str, backend: str, files: Collection[str], acco
     if (batching := fields.message("dynamic_batching")) is not None:
         _dynamic_batching(batching, account)
     _instances(fields.messages("instance_group"), account)
+    _warmup(fields.messages("model_warmup"), account, batched=batched)
     if (policy := fields.message("version_policy")) is not None:
         _version_policy(policy, account)
     if (file := fields.one("default_model_filename", str)) in files:
@@ -166,6 +166,32 @@ def _instances(groups: list[Fields], account: Account) -> None:
         account.ignore(f"instance_group.kind of all but the first ({', '.join(devices[1:])})", "all replicas of a model are on one device")
     if devices and devices[0] != "auto":
         account.honour(f"instance_group.kind ({devices[0]})", device=devices[0])
+
+
+def _warmup(requests: list[Fields], account: Account, *, batched: bool) -> None:
+    """Each as an entry of `warmup`, with the whole shapes of its inputs."""
+    entries = []
+    for number, request in enumerate(requests, start=1):
+        name = request.one("name", str) or str(number)
+        rows, count = max(request.one("batch_size", int) or 1, 1), max(request.one("count", int) or 1, 1)
+        shapes: dict[str, list[int]] = {}
+        data, file = "zeros", ""
+        for one in request.messages("inputs"):
+            value = one.message("value")
+            if value is None:
+                continue
+            value.one("data_type", str)
+            shapes[one.one("key", str) or ""] = [rows, *value.many("dims", int)] if batched else value.many("dims", int)
+            value.one("zero_data", bool)
+            data = "random" if value.one("random_data", bool) else data
+            file = value.one("input_data_file", str) or file
+        request.rest({}, _UNKNOWN)
+        if file:
+            account.ignore(f"model_warmup {name}", f"{file} has no shape in it: `warmup` of [[models]] takes .npz and .json")
+        else:
+            entries.append({"data": data, "rows": rows, "shapes": shapes, "count": count})
+    if entries:
+        account.honour(f"model_warmup: {len(entries)} request{'s' * (len(entries) > 1)}", warmup=entries)
 
 
 def _version_policy(fields: Fields, account: Account) -> None:

@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 from tests.daemon import wait_until
-from tests.frontends.http.stage import Client, Stage, chunked, get, pattern, post, serving
+from tests.frontends.http.stage import PATIENT, Client, Stage, chunked, get, pattern, post, serving
 from wakeful.errors import InvalidInput
 from wakeful.frontends.http import streamed_body
 from wakeful.frontends.http.connection import Connection, Route
@@ -160,6 +161,15 @@ def test_it_has_a_limit_of_its_own(storing: Storing, stage: Stage) -> None:
     client = stage.connect()
     assert client.ask(post("/store", bytes(1000)))[2] == b"1000"
     client.close()
+
+
+def test_a_client_that_sends_nothing_more_is_given_up(storing: Storing) -> None:
+    with serving(replace(PATIENT, receiving=0.1, looking=0.02), storing.find) as stage:
+        client = stage.connect()
+        client.send(post("/store", bytes(1000))[:-1])
+        assert client.receive()[0] == 408
+        assert storing.stores[0].ends == ["abandon"]
+        client.close()
 
 
 def test_it_is_not_compressed(client: Client) -> None:
