@@ -96,6 +96,22 @@ def test_loading_and_unloading(served: Daemon, client: triton.InferenceServerCli
         client.load_model("nobody")
 
 
+def test_a_load_brings_settings(served: Daemon, client: triton.InferenceServerClient) -> None:
+    def rows() -> int:
+        return int(client.get_model_config("two_inputs").config.max_batch_size)
+
+    client.load_model("two_inputs", config='{"max_batch_size": 3, "response_cache": {"enable": true}}')
+    assert rows() == 3
+    assert "response_cache (" in served.wait_event("config", "two_inputs", text="not honoured")["text"]
+    client.load_model("two_inputs", config=json.dumps(client.get_model_config("two_inputs", as_json=True)["config"]))
+    assert rows() == 3
+    client.load_model("two_inputs")
+    assert rows() == 64
+    for options, words in (({"config": "{"}, "a JSON object"), ({"config": "{}", "files": {"file:1/model.onnx": b"x"}}, "/v1/models/upload")):
+        with pytest.raises(InferenceServerException, match=words):
+            client.load_model("two_inputs", **options)
+
+
 def test_statistics(client: triton.InferenceServerClient) -> None:
     def counts() -> tuple[int, int]:
         [row] = client.get_inference_statistics("org/ident").model_stats

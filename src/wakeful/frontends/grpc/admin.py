@@ -80,13 +80,20 @@ class AdminHandlers:
         return {"models": oip_bodies.repository_index(chosen)}
 
     async def load(self, request: Any) -> dict[str, Any]:
-        for name in request.parameters:
-            if name == "config" or name.startswith("file:"):
-                raise InvalidInput(f"parameters.{name}: a load cannot override the model's configuration or files")
-        await self._engine.load(request.model_name)
+        """Of settings that it brings, an event tells what came: the answer has no room for it."""
+        config = oip_bodies.load_override({name: _chosen(value) for name, value in request.parameters.items()})
+        if config is None:
+            await self._engine.load(request.model_name)
+        else:
+            await self._engine.load_by(request.model_name, config)
         return {}
 
     async def unload(self, request: Any) -> dict[str, Any]:
         """No model depends on another, so the parameter `unload_dependents` changes nothing."""
         await self._engine.unload(request.model_name)
         return {}
+
+
+def _chosen(parameter: Any) -> object:
+    """The value of a parameter, of whatever kind it is."""
+    return getattr(parameter, parameter.WhichOneof("parameter_choice") or "string_param")
