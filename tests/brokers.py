@@ -1,12 +1,13 @@
 """Real brokers on free ports of this machine, for tests. Each ends with the test that started it."""
 
 import json
+import os
 import shutil
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +102,54 @@ def pending(broker: "redis.Redis", topic: str) -> int:
     """Messages that somebody has taken and not acknowledged."""
     summary: Any = broker.xpending(topic, GROUP)
     return int(summary["pending"])
+
+
+class RabbitServer:
+    """A node with its own name server, home and directories, which begins in some seconds."""
+
+    PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+    """Debian's /usr/sbin/rabbitmq-server changes the user."""
+
+    def __init__(self, directory: Path) -> None:
+        if not self.PROGRAM.exists():
+            pytest.skip("rabbitmq-server is not installed: apt-get install rabbitmq-server")
+        self.port, names, nodes = free_port(), str(free_port()), str(free_port())
+        self.endpoint = f"amqp://guest:guest@127.0.0.1:{self.port}/"
+        (directory / "plugins").write_text("[].")
+        environ = os.environ | {
+            "HOME": str(directory), "ERL_EPMD_PORT": names, "ERL_EPMD_ADDRESS": "127.0.0.1", "RABBITMQ_NODENAME": "wakeful@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1", "RABBITMQ_NODE_PORT": str(self.port), "RABBITMQ_DIST_PORT": nodes,
+            "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"), "RABBITMQ_LOG_BASE": str(directory / "log"),
+            "RABBITMQ_PID_FILE": str(directory / "pid"), "RABBITMQ_CONF_ENV_FILE": os.devnull,
+            "RABBITMQ_CONFIG_FILE": str(directory / "none"), "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
+        }
+        quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.names = subprocess.Popen(["epmd", "-port", names, "-address", "127.0.0.1"], **quiet)
+        self.node = subprocess.Popen([self.PROGRAM], env=environ, start_new_session=True, **quiet)
+        try:
+            wait_until(self._answers, "RabbitMQ answers", 120)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _answers(self) -> bool:
+        assert self.node.poll() is None, "RabbitMQ has ended"
+        with socket.socket() as sock:
+            return sock.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def stop(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.node.pid, signal.SIGKILL)  # nobody needs what it has
+        self.node.wait(20)
+        self.names.kill()
+        self.names.wait(20)
+
+
+@contextmanager
+def rabbit_server(directory: Path) -> Iterator[RabbitServer]:
+    directory.mkdir(parents=True, exist_ok=True)
+    server = RabbitServer(directory)
+    try:
+        yield server
+    finally:
+        server.stop()

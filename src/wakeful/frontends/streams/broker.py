@@ -40,9 +40,13 @@ class Broker(ABC):
     async def receive(self, most: int) -> Sequence[Delivery]:
         """The next messages, at most so many; none when RECEIVE_SECONDS have brought none."""
 
+    async def last(self) -> Sequence[Delivery]:
+        """Ask for no more, and give what had been handed out unasked. Brokers that give only what they are asked for have none."""
+        return ()
+
     @abstractmethod
     async def publish(self, topic: str, payload: bytes, id: str) -> None:
-        """Returns when the broker has it. Raises Undeliverable. `id` goes beside the payload, as the broker has a place for it."""
+        """Returns when the broker has it. Raises Undeliverable, or TooLarge. `id` goes beside the payload, as the broker has a place for it."""
 
     @abstractmethod
     async def acknowledge(self, delivery: Delivery) -> None:
@@ -59,4 +63,10 @@ def broker_of(settings: StreamSettings, consumer: str) -> Broker:
         from wakeful.frontends.streams.redis import Redis  # noqa: PLC0415 - a library that most daemons do not need, or have
 
         return Redis(settings, consumer)
-    raise AssertionError(settings.broker)
+    if settings.broker == "rabbitmq":
+        from wakeful.frontends.streams.rabbitmq import RabbitMQ  # noqa: PLC0415 - likewise
+
+        return RabbitMQ(settings, consumer)
+    from wakeful.frontends.streams.kafka import Kafka  # noqa: PLC0415 - likewise
+
+    return Kafka(settings, consumer)

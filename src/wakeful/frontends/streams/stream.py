@@ -147,6 +147,8 @@ class Stream:
             for delivery in await broker.receive(limit - len(running)):
                 running.add(group.create_task(self._handle(broker, delivery)))
             running = {task for task in running if not task.done()}
+        for delivery in await broker.last():
+            group.create_task(self._handle(broker, delivery))
 
     async def _handle(self, broker: Broker, delivery: Delivery) -> None:
         self.stats.consumed += 1
@@ -162,22 +164,25 @@ class Stream:
             self.stats.in_flight -= 1
 
     async def _publish(self, broker: Broker, letter: Letter) -> None:
-        """A topic that the sender named and the broker refuses is the sender's fault, and becomes a dead letter."""
+        """What the broker does not take becomes a dead letter; but a topic of ours that it refuses is the operator's fault, not the sender's."""
         try:
             await broker.publish(letter.topic, letter.payload, letter.id)
-        except Undeliverable as error:
-            if letter.topic in (self.settings.output_topic, self.settings.error_topic):
+        except (Undeliverable, TooLarge) as error:
+            ours = letter.topic in (self.settings.output_topic, self.settings.error_topic)
+            if ours and isinstance(error, Undeliverable):
                 raise
-            reason = InvalidInput(f"reply_to: nothing can be published to {letter.topic}: {error}")
+            reason = error if isinstance(error, TooLarge) else InvalidInput(f"reply_to: nothing can be published to {letter.topic}: {error}")
             self.stats.errors[reason.code] += 1
-            await broker.publish(self.settings.error_topic, failure(letter.id, letter.model, reason, 0.0), letter.id)
+            body = failure(letter.id, letter.model, reason, 0.0)
+            topics = {self.settings.error_topic} | ({letter.topic} if self.settings.format == "json" and isinstance(error, TooLarge) else set())
+            for topic in topics:
+                await broker.publish(topic, body, letter.id)
         self.stats.published += 1
 
     def _connected(self) -> None:
         self.stats.connected = True
         self._failures = 0
-        settings = self.settings
-        self._tell("connected", f"{masked(settings.endpoint)} answers: reading {settings.input_topic} as {settings.consumer_group}")
+        self._tell("connected", f"{masked(self.settings.endpoint)} answers: reading {self.settings.input_topic}")
 
     def _lost(self, error: BaseException) -> None:
         while isinstance(error, BaseExceptionGroup):
