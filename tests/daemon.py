@@ -113,6 +113,11 @@ class Daemon:
         """Pids of all replicas, those among them that only look into a file or take a self-test."""
         return [pid for pid, role in self.children().items() if role == "replica"]
 
+    def replica(self) -> int:
+        """Pid of the only replica, once the copy that takes its self-test is gone."""
+        wait_until(lambda: len(self.replicas()) == 1, "there is one replica")
+        return self.replicas()[0]
+
     def wake(self, model: str) -> int:
         """Load a model that has one replica, and wait until that is all: its pid."""
         before = set(self.replicas())

@@ -155,7 +155,7 @@ def test_a_daemon_that_is_killed_or_stopped_goes_on_where_it_was(
 ) -> None:
     """This ends the daemon of the tests above."""
     ids, more = [f"killed-{number}" for number in range(10)], [f"stopped-{number}" for number in range(10)]
-    with frozen(*daemon.replicas()):
+    with frozen(daemon.replica()):
         client.ask(*ids)
         wait_until(lambda: daemon.metric("wakeful_stream_in_flight") == 4, "four are in hand")
         assert client.behind() == 10
@@ -163,7 +163,7 @@ def test_a_daemon_that_is_killed_or_stopped_goes_on_where_it_was(
     with start() as second:
         for id in ids:
             assert client.answer("out", id)["status"] == "success"
-        with frozen(*second.replicas()):
+        with frozen(second.replica()):
             client.ask(*more)
             wait_until(lambda: second.metric("wakeful_stream_in_flight") == 4, "four are in hand")
             second.process.send_signal(signal.SIGTERM)

@@ -196,8 +196,7 @@ async def _delete(client: Client, queue: str) -> None:
 
 def test_no_more_are_taken_than_may_be_in_hand(daemon: Daemon, client: Client) -> None:
     ids = [f"many-{number}" for number in range(10)]
-    pids = daemon.replicas()
-    with frozen(*pids):
+    with frozen(daemon.replica()):
         client.ask(*ids)
         wait_until(lambda: in_hand(daemon) == 4, "four are in hand")
         wait_until(lambda: client.declare("snooze.requests") == 6, "the others are where they were")
@@ -210,7 +209,7 @@ def test_a_daemon_that_is_killed_or_stopped_goes_on_where_it_was(
 ) -> None:
     """This ends the daemon of the tests above."""
     ids = [f"killed-{number}" for number in range(10)]
-    with frozen(*daemon.replicas()):
+    with frozen(daemon.replica()):
         client.ask(*ids)
         wait_until(lambda: in_hand(daemon) == 4, "four are in hand")
         daemon.stop(signal.SIGKILL)
@@ -218,7 +217,7 @@ def test_a_daemon_that_is_killed_or_stopped_goes_on_where_it_was(
         for id in ids:
             assert client.answer("snooze.responses", id)["status"] == "success"
         more = [f"stopped-{number}" for number in range(10)]
-        with frozen(*second.replicas()):
+        with frozen(second.replica()):
             client.ask(*more)
             wait_until(lambda: in_hand(second) == 4, "four are in hand")
             second.process.send_signal(signal.SIGTERM)

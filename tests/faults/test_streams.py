@@ -331,7 +331,7 @@ def test_stopping_finishes_what_is_in_hand_and_leaves_the_rest(bench: Bench, bro
     bench.configure(grace=0.3, stopped='model_id = "ident"\nconcurrency = 2')
     with bench.daemon() as daemon:
         wait_until(lambda: answered(broker, "stopped.out") == set(all_of(6)), "the others are answered later")
-        with frozen(*daemon.replicas()):
+        with frozen(daemon.replica()):
             ask(broker, "stopped.in", "last")
             wait_until(lambda: in_hand(daemon, "stopped") == 1, "it is in hand")
             assert daemon.stop() == 0

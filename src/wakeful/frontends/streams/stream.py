@@ -107,10 +107,12 @@ class Stream:
     async def run(self) -> None:
         """Serve until told to stop. A broker that is not there is tried again, more and more rarely."""
         self._task = asyncio.current_task()
+        broker: Broker | None = None
         try:
-            broker = await asyncio.to_thread(self._make_broker)
             while not self._stopping.is_set():
                 try:
+                    if broker is None:
+                        broker = await asyncio.to_thread(self._make_broker)
                     await self._serve(broker)
                 except Exception as error:  # noqa: BLE001 - every library has errors of its own, and all mean that the broker is lost
                     self._lost(error)
