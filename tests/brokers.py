@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import redis
 
+from tests.certificates import AUTHORITY, issue
 from tests.daemon import wait_until
 
 GROUP = "snoozeml-group"
@@ -31,14 +32,21 @@ class RedisServer:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.port = free_port()
+        self.port, self.secure_port = free_port(), free_port()
         self.endpoint = f"redis://127.0.0.1:{self.port}"
+        issue(directory)
+        AUTHORITY.cert_pem.write_to_path(directory / "authority.pem")
         self.start()
+
+    def secure_endpoint(self, login: str) -> str:
+        """With name and password."""
+        return f"rediss://{login}@127.0.0.1:{self.secure_port}?ssl_ca_certs={self.directory / 'authority.pem'}"
 
     def start(self) -> None:
         self.process = subprocess.Popen(
             [redis_program(), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory), "--save", "", "--appendonly", "yes",
-             "--appendfsync", "always"],
+             "--appendfsync", "always", "--tls-port", str(self.secure_port), "--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem",
+             "--tls-ca-cert-file", "authority.pem", "--tls-auth-clients", "no"],
             stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
         )
         with self.client() as client:

@@ -33,6 +33,15 @@ output_topic = "open.out"
 error_topic = "open.dead"
 
 [[streams]]
+name = "protobuf"
+endpoint = "{endpoint}"
+input_topic = "proto.in"
+output_topic = "proto.out"
+error_topic = "proto.dead"
+model_id = "ident"
+format = "protobuf"
+
+[[streams]]
 name = "locked"
 endpoint_env = "LOCKED"
 input_topic = "locked.in"
@@ -63,8 +72,7 @@ def daemon(server: RedisServer, broker: "redis.Redis", tmp_path_factory: pytest.
     for make in (onnx_models.ident, onnx_models.two_inputs, onnx_models.gather10, onnx_models.strid, onnx_models.log):
         make(models / f"{make.__name__}.onnx")
     (models / "models.toml").write_text(CONFIG.format(endpoint=server.endpoint))
-    locked = server.endpoint.replace("//", f"//locked:{PASSWORD}@")
-    with running(directory, "--models-dir", str(models), env={"LOCKED": locked}) as daemon:
+    with running(directory, "--models-dir", str(models), env={"LOCKED": server.secure_endpoint(f"locked:{PASSWORD}")}) as daemon:
         yield daemon
 
 
@@ -112,12 +120,37 @@ def test_many_at_once(client: RedisStreamClient) -> None:
         assert np.array_equal(client.wait_for_response(id, topic="many").get_numpy("y"), ROW + number)
 
 
-def test_a_password_is_in_no_line(daemon: Daemon, server: RedisServer, broker: "redis.Redis") -> None:
+def test_a_password_goes_over_an_encrypted_way_and_into_no_line(daemon: Daemon, server: RedisServer, broker: "redis.Redis") -> None:
     client = RedisStreamClient(server.endpoint, input_topic="locked.in", output_topic="locked.out")
     assert np.array_equal(client.infer({"x": ROW})["y"], ROW)
     assert "hush" not in daemon.log + str(daemon.events())
     for pid in daemon.children():
         assert b"LOCKED=" not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def test_protobuf(daemon: Daemon, server: RedisServer, broker: "redis.Redis") -> None:
+    """NaN travels too. The id stands beside the answer, which has no room for it."""
+    client = RedisStreamClient(server.endpoint, input_topic="proto.in", output_topic="proto.out", format="protobuf")
+    values = np.array([[np.nan, 0.1, -np.inf, 3]], np.float32)
+    answer = client.infer({"x": values})
+    assert answer.model_id == "ident"
+    assert np.array_equal(answer["y"], values, equal_nan=True)
+    answer = client.infer({"i": np.array([3], np.float32)}, model_id="gather10", reply_to="proto.mine")
+    assert np.array_equal(answer["y"], [30])
+    id, _ = client.publish_request({"x": values}, request_id="beside", reply_to="proto.beside")
+    client.wait_for_response(id, topic="proto.beside")
+    entries: Any = broker.xrange("proto.beside")
+    assert entries[0][1][b"id"] == b"beside"
+
+
+def test_errors_of_protobuf_are_json_and_go_to_the_dead_letters_alone(daemon: Daemon, server: RedisServer, broker: "redis.Redis") -> None:
+    client = RedisStreamClient(server.endpoint, input_topic="proto.in", output_topic="proto.out", format="protobuf")
+    client.publish_request({"z": ROW}, request_id="wrong", reply_to="proto.silent")
+    assert "expected names among ['x']" in letter(broker, "proto.dead", "wrong")["error"]
+    send(broker, "proto.in", b"no protobuf")
+    assert "no snoozeml.v1.ModelInferRequest" in letter(broker, "proto.dead", "unknown")["error"]
+    wait_until(lambda: pending(broker, "proto.in") == 0, "both are acknowledged")
+    assert not broker.exists("proto.silent")
 
 
 # ── bare messages ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

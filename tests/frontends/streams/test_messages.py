@@ -4,28 +4,37 @@ import json
 
 import numpy as np
 import pytest
+from snoozeml._proto import ModelInferRequest
 from snoozeml.streams import StreamInferRequest, StreamInferResponse
 
 from wakeful.errors import InvalidInput, NotFound
-from wakeful.frontends.streams.messages import LONGEST_ID, Json, failure
+from wakeful.frontends.streams.messages import LONGEST_ID, Form, Json, failure
+from wakeful.frontends.streams.protobuf import Protobuf
 from wakeful.tensors import Tensor
 
 ROW = np.array([[0.1, 2, -3]], np.float32)
 
 
-def test_a_request_of_the_sdk() -> None:
+FORMS: dict[str, tuple[Form, str, str]] = {"json": (Json(), "FP64", "<f8"), "protobuf": (Protobuf(), "FP32", "<f4")}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_request_of_the_sdk(form: str) -> None:
+    codec, datatype, numpy_type = FORMS[form]
     sent = StreamInferRequest.from_inputs({"x": ROW}, model_id="m", reply_to="r")
-    call = Json().open(sent.to_bytes("json"))
+    call = codec.open(sent.to_bytes(form))
     assert (call.id, call.model, call.reply_to, call.timeout, call.fault) == (sent.id, "m", "r", None, None)
     (tensor,) = call.inputs()
-    assert (tensor.name, tensor.datatype, tensor.shape) == ("x", "FP64", (1, 3))
-    assert np.array_equal(np.frombuffer(tensor.data, "<f8"), ROW[0].astype("<f8"))
+    assert (tensor.name, tensor.datatype, tensor.shape) == ("x", datatype, (1, 3))
+    assert np.array_equal(np.frombuffer(tensor.data, numpy_type), ROW[0].astype(numpy_type))
 
 
-def test_an_answer_to_the_sdk() -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_an_answer_to_the_sdk(form: str) -> None:
+    codec, _, _ = FORMS[form]
     call = Json().open(b'{"id": "i", "inputs": []}')
     outputs = [Tensor("y", "FP32", (1, 3), ROW.tobytes()), Tensor("n", "INT64", (2,), np.array([1, -2], "<i8").tobytes())]
-    answer = StreamInferResponse.from_bytes(Json().answer(call, "m", outputs, 1.5), "json")
+    answer = StreamInferResponse.from_bytes(codec.answer(call, "m", outputs, 1.5), form, default_id="i")
     assert (answer.id, answer.model_id, answer.status, answer.duration_ms, answer.error) == ("i", "m", "success", 1.5, None)
     assert np.array_equal(answer.get_numpy("y"), ROW)
     assert np.array_equal(answer.get_numpy("n"), [1, -2])
@@ -65,3 +74,16 @@ def test_a_shape_that_is_not_given_is_that_of_the_data(data: str, shape: tuple[i
 def test_data_that_is_no_tensor(data: str) -> None:
     with pytest.raises(InvalidInput, match=r"inputs\[0\]\.(data|shape)|request"):
         Json().open(b'{"inputs": [{"name": "x", "data": %b}]}' % data.encode()).inputs()
+
+
+def test_what_protobuf_says_beside() -> None:
+    request = ModelInferRequest(client_timeout_ms=1500, parameters={"correlation_id": "c"})
+    call = Protobuf().open(request.SerializeToString())
+    assert (call.id, call.model, call.reply_to, call.timeout) == ("c", None, None, 1.5)
+    with pytest.raises(InvalidInput, match="inputs: expected at least one"):
+        call.inputs()
+
+
+def test_what_is_no_protobuf() -> None:
+    with pytest.raises(InvalidInput, match=r"no snoozeml\.v1\.ModelInferRequest"):
+        Protobuf().open(b"{}")

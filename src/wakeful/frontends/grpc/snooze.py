@@ -5,7 +5,7 @@ import math
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -35,13 +35,23 @@ class Infer(NamedTuple):
 
 def decode_infer(encoded: bytes) -> Infer:
     """`parameters` have no meaning for inference. Raises InvalidInput with the path of the field."""
-    try:
-        request = Request.FromString(encoded)
-    except DecodeError:
-        raise InvalidInput("the message is no snoozeml.v1.ModelInferRequest") from None
+    request = parse(encoded)
     timeout = request.client_timeout_ms if request.HasField("client_timeout_ms") else None
     if timeout == 0:
         raise InvalidInput.field("client_timeout_ms", "milliseconds, 1 or more", 0)
+    return Infer(request.model_id, inputs_of(request), timeout)
+
+
+def parse(encoded: bytes) -> Any:
+    """A ModelInferRequest. Raises InvalidInput."""
+    try:
+        return Request.FromString(encoded)
+    except DecodeError:
+        raise InvalidInput("the message is no snoozeml.v1.ModelInferRequest") from None
+
+
+def inputs_of(request: Any) -> tuple[Tensor, ...]:
+    """Raises InvalidInput with the path of the field."""
     if not request.inputs:
         raise InvalidInput.field("inputs", "at least one", "none")
     tensors: list[Tensor] = []
@@ -61,7 +71,7 @@ def decode_infer(encoded: bytes) -> Infer:
         data = given.raw_data
         raw_data.check(DTYPES["FP32"], shape, data, f"{path}.raw_data", f"{path}.raw_data")
         tensors.append(Tensor(name, "FP32", shape, data))
-    return Infer(request.model_id, tuple(tensors), timeout)
+    return tuple(tensors)
 
 
 def encode_infer(model: str, outputs: Sequence[Tensor], duration_ms: float) -> bytes:

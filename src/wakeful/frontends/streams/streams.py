@@ -9,7 +9,7 @@ from typing import Any
 from wakeful.config.settings import ServerSettings, StreamSettings
 from wakeful.engine import Engine
 from wakeful.frontends.streams.broker import broker_of
-from wakeful.frontends.streams.messages import Json
+from wakeful.frontends.streams.messages import Form, Json
 from wakeful.frontends.streams.stream import Stream
 
 
@@ -52,7 +52,7 @@ class Streams:
     def _begin(self, settings: StreamSettings) -> None:
         stats = self._engine.metrics.stream(settings.name)
         make_broker = partial(broker_of, settings, self._consumer)
-        stream = self._streams[settings.name] = Stream(settings, make_broker, Json(), self._engine, stats, self._server.max_body)
+        stream = self._streams[settings.name] = Stream(settings, make_broker, _form(settings), self._engine, stats, self._server.max_body)
         self._spawn(stream.run())
 
     def stop(self) -> None:
@@ -63,3 +63,11 @@ class Streams:
     def abandon(self) -> None:
         for stream in self._streams.values():
             stream.abandon()
+
+
+def _form(settings: StreamSettings) -> Form:
+    if settings.format == "json":
+        return Json()
+    from wakeful.frontends.streams.protobuf import Protobuf  # noqa: PLC0415 - imports Google's library
+
+    return Protobuf()
