@@ -67,6 +67,11 @@ class Stage:
         self.loop.call_soon_threadsafe(run)
         return future.result(30)
 
+    @property
+    def busy(self) -> int:
+        """Requests in hand, counted where no connection comes or goes meanwhile."""
+        return int(self.here(lambda: self.server.busy))
+
     def answer(self, body: bytes = b'"late"') -> None:
         connection, _ = self.held.pop(0)
         self.here(lambda: connection.respond_json(body))

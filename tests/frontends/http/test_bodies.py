@@ -63,7 +63,7 @@ def test_a_large_body_sent_ahead(stage: Stage, client: Client, held: bool) -> No
 def test_a_client_that_leaves_in_the_middle_of_its_body(stage: Stage, size: int, how: str) -> None:
     client = stage.connect()
     client.send(post("/echo", pattern(size))[: -size // 2 or -1])
-    wait_until(lambda: stage.server.busy == 1, "the request is under way")
+    wait_until(lambda: stage.busy == 1, "the request is under way")
     if how == "half":
         client.finish()
         assert client.rest() == b""
@@ -74,7 +74,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body(stage: Stage, size: int,
 def test_a_client_that_leaves_in_the_middle_of_its_head(stage: Stage, reset: bool) -> None:
     client = stage.connect()
     client.send(b"POST /echo HT")
-    wait_until(lambda: stage.server.busy == 1, "the request is under way")
+    wait_until(lambda: stage.busy == 1, "the request is under way")
     client.close(reset)
 
 

@@ -192,7 +192,7 @@ def test_an_answer_that_is_taken_slowly(stage: Stage) -> None:
     client = stage.connect(receive_buffer=4096)
     size = 8 << 20
     client.send(get(f"/large?{size}") + get("/held"))
-    wait_until(lambda: stage.server.busy == 1, "the answer is on its way")
+    wait_until(lambda: stage.busy == 1, "the answer is on its way")
     assert not stage.held
     assert client.receive()[2] == b"1" * size
     wait_until(lambda: stage.held, "the next request has its turn")
@@ -326,12 +326,12 @@ def test_stopping() -> None:
         half.send(post("/echo", b"abc")[:-1])
         slow.send(get("/large?8000000"))
         assert idle.ask(get("/name/a"))[0] == 200
-        wait_until(lambda: stage.held and stage.server.busy == 3, "three requests are under way")
+        wait_until(lambda: stage.held and stage.busy == 3, "three requests are under way")
         stage.here(stage.server.close_listeners)
         assert idle.rest() == b""
         with pytest.raises(OSError, match=r"refused|reset"):
             socket.create_connection(stage.address)
-        assert stage.here(lambda: stage.server.busy) == 3
+        assert stage.busy == 3
         stage.answer()
         assert held.receive()[1]["connection"] == "close"
         assert held.rest() == b""
@@ -339,7 +339,7 @@ def test_stopping() -> None:
         assert (status, headers["connection"], body) == (200, "close", b"abc")
         assert half.rest() == b""
         assert len(slow.receive()[2]) == 8_000_000
-        wait_until(lambda: stage.server.busy == 0, "all is answered")
+        wait_until(lambda: stage.busy == 0, "all is answered")
         for client in (idle, held, half, slow):
             client.close()
 
@@ -361,5 +361,5 @@ def test_stopping_does_not_wait_for_a_client_that_takes_nothing() -> None:
     with serving() as stage:
         client = stage.connect(receive_buffer=4096)
         client.send(get("/large?20000000", "connection: close"))
-        wait_until(lambda: stage.server.busy == 1, "the answer is on its way")
+        wait_until(lambda: stage.busy == 1, "the answer is on its way")
     client.close()
