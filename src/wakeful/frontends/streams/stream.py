@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 DELIVERIES = 5
 """A message that was handed out more often, and never answered, takes down whoever has it: it becomes a dead letter, untried."""
+PASSING = (Overloaded, Unavailable)
+"""Errors that another try may not meet."""
 PATIENCE = 30.0
 """Seconds of trying for a message that no model has set a limit for."""
 RETRY_SECONDS, LONGEST_RETRY = 0.05, 2.0
@@ -61,7 +63,7 @@ class Letter(NamedTuple):
 
 def pause_before_retry(error: WakefulError, attempt: int, left: float) -> float | None:
     """Seconds until a request that was refused is made again; None: not at all. `left`: seconds until the message's deadline."""
-    if not isinstance(error, Overloaded | Unavailable):
+    if not isinstance(error, PASSING):
         return None
     pause = max(error.retry_after or 0.0, grown(RETRY_SECONDS, attempt, LONGEST_RETRY))
     return pause if pause < left else None
@@ -236,6 +238,9 @@ class Stream:
             body = await _here_or_elsewhere(encode, sum(len(output.data) for output in outputs), ENCODED_HERE)
         except WakefulError as error:
             return self._failed(call, model, error, arrived)
+        except Exception:
+            log.exception("an answer could not be encoded")
+            return self._failed(call, model, ExecutionFailed("internal error"), arrived)
         return [Letter(call.reply_to or self.settings.output_topic, body, call.id, model)]
 
     def _opened(self, delivery: Delivery) -> Call:
@@ -266,18 +271,19 @@ class Stream:
                 self._engine.infer(request)
                 return await done
             except WakefulError as error:
+                deadline = min(deadline, request.deadline)  # the model's, which admission knows
                 if deadline == FOREVER:
-                    deadline = arrived + PATIENCE if request.deadline == FOREVER else request.deadline
+                    deadline = arrived + PATIENCE
+                if self._stopping.is_set() and isinstance(error, PASSING):
+                    return None
                 pause = pause_before_retry(error, attempt, deadline - monotonic())
-                passing = isinstance(error, Overloaded | Unavailable)
-                if not (passing and self._stopping.is_set()):
-                    if pause is None:
-                        raise
-                    await self._sleep(pause)
+                if pause is None:
+                    raise
+                await self._sleep(pause)
+                if self._stopping.is_set():
+                    return None
             finally:
                 request.left = True
-            if self._stopping.is_set():
-                return None
         raise AssertionError  # for the type checker, to which `count` may end
 
     def _failed(self, call: Call | None, model: str | None, error: WakefulError, arrived: float) -> list[Letter]:
