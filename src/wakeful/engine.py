@@ -80,6 +80,8 @@ class Engine:
                 return
             model = self.registry.get(request.model, version)
             request.version = model.version
+            if version is not None:
+                request.addressed = True
             admission.admit(request, model.settings, model.batcher)
             model.submit(request)
         except WakefulError as error:

@@ -35,6 +35,8 @@ class InferRequest(msgspec.Struct, eq=False):
     left: bool = False
     version: str = "1"
     """Set by the engine: who answers."""
+    addressed: bool = False
+    """Set by the engine: it was this very version that was asked for, so that no other one may answer."""
 
     # Owned by the layers below the front end.
     rows: int = 1

@@ -193,6 +193,14 @@ def test_mlservers_settings(tmp_path: Path) -> None:
     assert [field.partition(" (")[0] for field in foreign.ignored] == ["implementation: own.Runtime", "parameters.content_type", "parallel_workers"]
 
 
+def test_the_models_directory_may_be_its_only_model(tmp_path: Path) -> None:
+    mlserver(tmp_path, {"name": "iris"})
+    model, _ = only(load(Options(models_dir=tmp_path / "m"), {}))
+    assert (model.id, model.home) == ("iris", tmp_path / "m")
+    (tmp_path / "m" / "other.onnx").touch()
+    assert [model.id for model in load(Options(models_dir=tmp_path / "m"), {}).models] == ["iris", "other"]
+
+
 def test_few_words_suffice(tmp_path: Path) -> None:
     model, _ = only(mlserver(tmp_path, {"name": "iris", "max_batch_size": 0}))
     assert (model.id, model.version, model.batching.merge) == ("iris", None, "off")

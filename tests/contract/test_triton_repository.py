@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
@@ -51,7 +52,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def daemon(repository: Path) -> Iterator[Daemon]:
-    with running(repository.parent / "daemon", "--models-dir", str(repository), "--no-grpc") as daemon:
+    with running(repository.parent / "daemon", "--models-dir", str(repository)) as daemon:
         yield daemon
 
 
@@ -95,6 +96,20 @@ def test_versions(client: triton.InferenceServerClient) -> None:
     assert [row["version"] for row in rows] == ["1", "2"]
     (row,) = client.get_inference_statistics("times", "1")["model_stats"]
     assert row["inference_count"] == 1
+
+
+def test_versions_over_grpc(daemon: Daemon) -> None:
+    with triton_grpc.InferenceServerClient(daemon.grpc) as client:
+        x = triton_grpc.InferInput("x", [1, 4], "FP32").set_data_from_numpy(np.ones((1, 4), np.float32))
+        for version, named in (("", "2"), ("1", "1"), ("2", "2")):
+            result = client.infer("times", [x], model_version=version)
+            assert (result.get_response().model_version, result.as_numpy("y")[0, 0]) == (named, float(named))
+        assert list(client.get_model_metadata("times", "1").versions) == ["1", "2"]
+        assert client.is_model_ready("times", "1")
+        assert {row.version for row in client.get_model_repository_index().models if row.name == "times"} == {"1", "2"}
+        with pytest.raises(InferenceServerException, match="no version '9'") as caught:
+            client.infer("times", [x], model_version="9")
+        assert caught.value.status() == "StatusCode.NOT_FOUND"
 
 
 def test_load_and_unload(client: triton.InferenceServerClient) -> None:

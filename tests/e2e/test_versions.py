@@ -154,6 +154,22 @@ def test_a_crowd_does_not_notice_a_new_version(shelf: Shelf) -> None:
         assert ready["seq"] < left["seq"]
 
 
+def test_a_crowd_does_not_notice_where_there_is_room_for_one_alone(tmp_path: Path) -> None:
+    """The new one can only be loaded when the old one is put to sleep for it; who waits then is the new one's."""
+    models = tmp_path / "models"
+    put(models, "only", 1, tmp_path / "scratch.onnx")
+    (models / "models.toml").write_text(CONFIG.partition("[[models]]")[0] + "max_loaded_models = 1\n")
+    with running(tmp_path / "daemon", "--models-dir", str(models), "--no-grpc") as daemon:
+        shelf = Shelf(daemon, models)
+        with Crowd(daemon, "only", clients=16, factor=float) as crowd:
+            wait_until(lambda: crowd.versions["1"] > 30, "the first version answers")
+            shelf.put("only", 2)
+            shelf.refresh()
+            wait_until(lambda: crowd.versions["2"] > 30, "the second version answers")
+        assert crowd.wrong == []
+        assert set(crowd.statuses) == {200}, crowd.errors
+
+
 def test_a_version_that_does_not_load_leaves_the_old_one(shelf: Shelf) -> None:
     daemon = shelf.daemon
     shelf.put("steady", 1)

@@ -81,7 +81,13 @@ def models_in(directory: Path, report: list[Problem]) -> Look:
 
     Raises OSError for a directory that cannot be read itself.
     """
-    return _look_at(sorted(directory.iterdir()), report)
+    entries = sorted(directory.iterdir())
+    if not (directory / mlserver.FILE).is_file():
+        return _look_at(entries, report)
+    itself = _look_at([directory], report)  # MLServer is often started in the directory of its only model
+    own = {file for found in itself.found for file in found.files.values()}
+    rest = _look_at([entry for entry in entries if entry.absolute() not in own], report)
+    return Look(itself.found + rest.found, itself.unread | rest.unread)
 
 
 def models_called(directory: Path, name: str, report: list[Problem]) -> Look:

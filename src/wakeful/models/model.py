@@ -248,8 +248,18 @@ class Model:
         else:
             self.start_standing()
 
-    async def retire(self) -> None:
-        """Another version is asked in its place: answer everybody who waits here, then leave for good."""
+    async def retire(self, heir: "Model") -> None:
+        """Another version is asked in this one's place: answer whom this one has, then leave for good. Where no replica has them, those who did not
+        ask for this very version are the heir's."""
+        if not self.batcher.lanes:
+            ours: list[InferRequest] = []
+            theirs: list[InferRequest] = []
+            for request in self.batcher.take():
+                (ours if parts.outermost(request).addressed else theirs).append(request)
+            for request in theirs:
+                parts.outermost(request).version = heir.version
+            heir.take_over(theirs)
+            self.batcher.adopt(ours)
         while self.batcher.room.size and self.group.replicas:  # they wait for a replica, which takes them all, or fails them all
             with suppress(WakefulError):
                 await self._until_awake.join()

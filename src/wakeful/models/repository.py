@@ -197,7 +197,7 @@ class Repository:
         async with asyncio.TaskGroup() as leaving:
             for model in old:
                 self._events.emit("config", model.key, f"{heir.key} has taken its place")
-                leaving.create_task(self._leave(model, model.retire()))
+                leaving.create_task(self._leave(model, model.retire(heir)))
 
     async def _load_ahead(self, heir: Model, before: Model, come: Why) -> bool:
         """Load a version that nobody can ask for yet."""
