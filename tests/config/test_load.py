@@ -46,6 +46,7 @@ BUDGET: dict[str, tuple[str, object, Reading]] = {
     "max_loaded_models": ("5", 5, lambda settings: settings.memory.max_loaded_models),
 }
 MODEL: dict[str, tuple[str, object, Reading]] = {
+    "backend": ('"xgboost"', "xgboost", lambda model: model.backend),
     "description": ('"words"', "words", lambda model: model.description),
     "versions": ("[3, 1]", (1, 3), lambda model: model.versions),
     "memory_limit": ('"512MB"', 512_000_000, lambda model: model.runtime.memory_limit),
@@ -274,3 +275,44 @@ def test_demonstration_models_give_way_to_configured_ones(tmp_path: Path) -> Non
     for name in present:
         (tmp_path / f"{name}.onnx").touch()
     assert all(model.scanned for model in load(Options(demo=True, models_dir=tmp_path), {}).models)
+
+
+def test_a_file_of_a_known_kind_is_opened_by_its_library(tmp_path: Path) -> None:
+    names = {
+        "a.xgb.json": "xgboost", "b.xgb.ubj": "xgboost", "c.ubj": "xgboost", "d.lgb.txt": "lightgbm", "e.lightgbm.txt": "lightgbm",
+        "f.cbm": "catboost", "g.onnx": "onnx",
+    }
+    for name in (*names, "models.json", "notes.txt", "tokenizer.json", ".ubj"):
+        (tmp_path / name).write_text("{}")
+    settings = load(Options(models_dir=tmp_path), {})
+    assert {model.path.name: model.backend for model in settings.models} == names
+    assert [model.id for model in settings.models] == list("abcdefg")
+
+
+def test_a_pickle_is_never_a_model(tmp_path: Path) -> None:
+    for name in ("a.pkl", "b.pickle", "c.joblib"):
+        (tmp_path / name).touch()
+        (tmp_path / "models.toml").write_text(f'[[models]]\nid = "x"\npath = "{name}"\nbackend = "xgboost"\n')
+        with pytest.raises(ConfigError, match=f"wakeful convert {name} -o {name[0]}.onnx"):
+            load(Options(config=tmp_path / "models.toml"), {})
+    (tmp_path / "models.toml").unlink()
+    settings = load(Options(models_dir=tmp_path), {})
+    assert settings.models == ()
+    assert [(problem.code, problem.severity) for problem in settings.warnings] == [("pickle", "warning")] * 3
+    assert "wakeful convert a.pkl -o a.onnx" in settings.warnings[0].message
+
+
+def test_a_file_that_does_not_say_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "fraud.json").touch()
+    entry = '[[models]]\nid = "x"\npath = "fraud.json"\n'
+    (tmp_path / "c.toml").write_text(entry)
+    settings = load(Options(config=tmp_path / "c.toml"), {})
+    assert [model.backend for model in settings.models] == ["onnx"]
+    assert [problem.code for problem in settings.warnings] == ["unknown-kind"]
+    (tmp_path / "c.toml").write_text(entry + 'backend = "xgboost"\n')
+    settings = load(Options(config=tmp_path / "c.toml"), {})
+    assert [model.backend for model in settings.models] == ["xgboost"]
+    assert not settings.warnings
+    (tmp_path / "c.toml").write_text(entry + 'backend = "caffe"\n')
+    with pytest.raises(ConfigError, match='must be one of "auto", "onnx"'):
+        load(Options(config=tmp_path / "c.toml"), {})

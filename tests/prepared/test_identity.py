@@ -56,6 +56,15 @@ def test_a_file_named_like_no_model_belongs_to_all(model: Path) -> None:
     assert names(other) == ["decoder.onnx", "shared.bin"]
 
 
+def test_other_models_and_pickles_are_nobody_s_weights(model: Path) -> None:
+    trees = beside(model, "fraud.xgb.json")
+    for name in ("risk.cbm", "churn.ubj", "old.joblib", "shared.bin"):
+        beside(model, name)
+    assert names(model) == ["model.onnx", "shared.bin"]
+    assert names(trees) == ["fraud.xgb.json"], "trees keep nothing in other files"
+    assert names(beside(model, "fraud.json")) == ["fraud.json"]
+
+
 def test_a_directory_is_a_model_of_all_its_files(model: Path) -> None:
     beside(model, "code.py")
     assert names(model.parent) == ["code.py", "model.onnx"]

@@ -13,6 +13,7 @@ import pytest
 
 from tests import onnx_models
 from tests.daemon import alive, wait_until
+from wakeful.errors import Unavailable
 from wakeful.runtime import channel, nursery
 from wakeful.runtime.arena import Slot
 from wakeful.runtime.channel import Channel
@@ -39,6 +40,9 @@ class Witness:
 
     def nursery_lost(self, pid: int, reason: str) -> None:
         self._note("lost", pid, reason)
+
+    def nursery_broken(self, reason: str) -> None:
+        self._note("broken", reason)
 
     def replica_exited(self, pid: int, status: int) -> None:
         self._note("exited", pid, status)
@@ -240,16 +244,28 @@ def test_without_a_nursery_the_channel_of_a_wanted_replica_ends() -> None:
     play(scene)
 
 
-def test_a_library_that_does_not_import_is_reported_and_tried_again_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nursery, "RESTART_SECONDS", (0.0, 0.0, 3600.0))
+def test_a_library_that_does_not_import_is_reported_once_and_tried_again_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nursery, "RESTART_SECONDS", (3600.0,))
+
+    async def ended(pid: int) -> None:
+        await asyncio.to_thread(wait_until, lambda: not Path(f"/proc/{pid}").exists(), "it is reaped")
 
     async def scene(kin: Nursery, witness: Witness) -> None:
-        for _ in range(3):
-            _, _, reason = await witness.hear("lost")
-            assert "nonsense" in reason
-            assert kin.broken == reason
-        await asyncio.sleep(0)
-        assert not any(said[0] == "awake" for said in witness.said)
+        first = kin.pid
+        _, reason = await witness.hear("broken")
+        assert "nonsense" in reason
+        await ended(first)
+        talk = Talk()
+        kin.fork(1, talk.slots, 0, talk.attach)
+        second = kin.pid
+        assert await talk.hear() is None
+        assert second != first
+        await ended(second)
+        with pytest.raises(Unavailable, match="nonsense"):
+            kin.fork(1, talk.slots, 0, talk.attach)
+        assert kin.pid == second, "not again so soon"
+        assert not {"awake", "lost", "broken"} & {said[0] for said in witness.said}
+        talk.close()
 
     play(scene, backend="nonsense")
 

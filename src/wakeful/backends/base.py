@@ -1,12 +1,12 @@
 """What a backend is: it opens one model file and runs it. Lives in replica processes alone."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from wakeful.runtime.messages import Signature, TensorSpec
+from wakeful.runtime.messages import COLUMNS_LIMIT, Signature, TensorSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,12 @@ class Elsewhere(Exception):
         """The interpreter."""
         self.env = env
         """Variables beside those that are there."""
+
+
+def told(columns: Iterable[str]) -> tuple[str, ...]:
+    """Names of columns as a signature may have them; none where there is too much of them for a message."""
+    names = tuple(columns)
+    return names if sum(map(len, names)) <= COLUMNS_LIMIT else ()
 
 
 class Plain:

@@ -34,6 +34,9 @@ class BackendModule(Protocol):
 
 BACKENDS: dict[str, Entry] = {
     "onnx": Entry("wakeful.backends.onnx", "wakeful"),
+    "xgboost": Entry("wakeful.backends.xgboost", "wakeful[xgboost]"),
+    "lightgbm": Entry("wakeful.backends.lightgbm", "wakeful[lightgbm]"),
+    "catboost": Entry("wakeful.backends.catboost", "wakeful[catboost]"),
     "python": Entry("wakeful.backends.python", "wakeful"),
     "tokenizer": Entry("wakeful.backends.tokenizer", "wakeful"),
 }

@@ -63,7 +63,7 @@ def model_keys(model: ModelSettings) -> dict[str, Any]:
     batching, replicas, life, admission, runtime = model.batching, model.replicas, model.life, model.admission, model.runtime
     count = {"max_replicas": replicas.max_replicas, "min_replicas": replicas.min_replicas} if replicas.fixed is None else {"replicas": replicas.fixed}
     return {
-        "id": model.id, "path": str(model.place), "description": model.description, "versions": model.versions,
+        "id": model.id, "path": str(model.place), "backend": model.backend, "description": model.description, "versions": model.versions,
         "max_batch_size": batching.max_rows, "max_batch_delay_ms": _milliseconds(batching.max_delay), "batch_policy": batching.policy,
         "batching": batching.merge, "target_p99_ms": _milliseconds(batching.target_p99), "pad": _pad_keys(batching.pad),
         "routing_strategy": replicas.routing.replace("-", "_"), "autoscale_queue_threshold": replicas.queue_threshold, **count,

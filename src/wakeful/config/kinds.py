@@ -14,6 +14,8 @@ class Kind(NamedTuple):
     """Whose version is the library's; the first that is installed counts."""
     prepares: bool = False
     """Are copies prepared that load faster?"""
+    companions: bool = False
+    """May other files beside it hold its weights?"""
     markers: tuple[str, ...] = ()
     """Files of which any makes the whole directory that it lies in what the backend opens."""
     serves_models: bool = False
@@ -21,11 +23,17 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {
-    "onnx": Kind((".onnx",), ("onnxruntime", "onnxruntime-gpu"), prepares=True),
+    "onnx": Kind((".onnx",), ("onnxruntime", "onnxruntime-gpu"), prepares=True, companions=True),
+    "xgboost": Kind((".xgb.json", ".xgb.ubj", ".ubj"), ("xgboost", "xgboost-cpu")),
+    "lightgbm": Kind((".lgb.txt", ".lightgbm.txt"), ("lightgbm",)),
+    "catboost": Kind((".cbm",), ("catboost",)),
     "python": Kind((), ("numpy",), markers=("wakeful_model.py", "snooze_model.json", "snooze_model.py")),
     "tokenizer": Kind((), ("tokenizers",), serves_models=True),
 }
 """By the backend's name."""
+
+PICKLES = (".pkl", ".pickle", ".joblib")
+"""Ends of names of files that are never opened here: reading one runs whatever program is in it."""
 
 
 SERVED = ", ".join(backend for backend, kind in KINDS.items() if not kind.serves_models)
@@ -53,6 +61,14 @@ def marked(names: Iterable[str]) -> str | None:
     """The backend that opens a directory as a whole in which files of these names lie; None where it is not one thing."""
     there = set(names)
     return next((backend for backend, kind in KINDS.items() if not there.isdisjoint(kind.markers)), None)
+
+
+def why_refused(name: str) -> str | None:
+    """What is wrong with a file of a kind that is never opened, and what to do about it; None for all others."""
+    if not name.endswith(PICKLES):
+        return None
+    onnx = f"{name.rpartition('.')[0]}.onnx"
+    return f"it is a pickle, and to open one is to run the program in it; make ONNX of it: wakeful convert {name} -o {onnx}"
 
 
 @cache

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from wakeful.config import mlserver, triton
 from wakeful.config.foreign import Account
-from wakeful.config.kinds import SERVED, kind_of, marked
+from wakeful.config.kinds import SERVED, kind_of, marked, why_refused
 from wakeful.config.problems import Place, Problem
 from wakeful.config.settings import VersionPolicy, rank
 from wakeful.config.textproto import TextProtoError, parse
@@ -123,7 +123,7 @@ def chosen(policy: VersionPolicy, there: Iterable[str]) -> list[str]:
 def _look_at(entries: Iterable[Path], report: list[Problem]) -> Look:
     look = Look([], set())
     for entry in entries:
-        if entry.name.startswith("."):
+        if entry.name.startswith(".") or _is_refused(entry, report):
             continue
         try:
             found = None if _is_unfinished(entry, report) else model_at(entry, report)
@@ -136,6 +136,14 @@ def _look_at(entries: Iterable[Path], report: list[Problem]) -> Look:
         else:
             look.found.extend([] if found is None else [found])
     return look
+
+
+def _is_refused(entry: Path, report: list[Problem]) -> bool:
+    """Is it a model of a kind that is never opened?"""
+    refusal = why_refused(entry.name)
+    if refusal is not None:
+        report.append(_passed_over(entry, refusal, "pickle"))
+    return refusal is not None
 
 
 def _is_unfinished(entry: Path, report: list[Problem]) -> bool:
@@ -192,6 +200,7 @@ def _file_in(
     entries = list(entries)
     if (whole := marked(entry.name for entry in entries)) is not None:
         return whole, directory
+    entries = [entry for entry in entries if not _is_refused(entry, report)]
     there = [(named, entry) for entry in entries if (named := kind_of(entry.name)) is not None and entry.name[0] != "." and entry.is_file()]
     for name in wanted.names:
         file, kind = directory / name, kind_of(name)
@@ -247,5 +256,5 @@ def _wanted_file(home: Path, wanted: _Wanted, report: list[Problem]) -> tuple[st
     return _file_in(home, sorted(home.iterdir()), wanted, report)
 
 
-def _passed_over(path: Path, why: str) -> Problem:
-    return Problem("file", f"{path} is passed over: {why}", severity="warning")
+def _passed_over(path: Path, why: str, code: str = "file") -> Problem:
+    return Problem(code, f"{path} is passed over: {why}", severity="warning")

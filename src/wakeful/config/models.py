@@ -8,11 +8,12 @@ from typing import Any
 
 from wakeful.config.beside import overlay, settings_file, with_settings_beside
 from wakeful.config.document import Document, near_names
+from wakeful.config.kinds import why_refused
 from wakeful.config.layouts import FaultyModel, Found, Look, chosen, model_at, models_called, models_in
 from wakeful.config.locate import KeyPath, dotted
 from wakeful.config.problems import Place, Problem
 from wakeful.config.rules import broken_rules
-from wakeful.config.schema import DefaultsTable, ModelTable, TextTable, check_id, merged
+from wakeful.config.schema import BACKENDS, BY_NAME, DefaultsTable, ModelTable, TextTable, check_id, merged
 from wakeful.config.settings import ForeignSettings, ModelSettings, PipelineSettings, Settings
 from wakeful.config.text import with_text
 from wakeful.config.validate import validate
@@ -35,7 +36,8 @@ def configured_models(
         found = _find_model(document, index, entry, directories, home, report)
         model = _configured_model(document, index, entry, defaults, found, report)
         if model is not None and found is not None:
-            versions = _versions(model.settings(found.home, found.backend), found, report, model.text)
+            backend = _backend(document, index, model, found, report)
+            versions = _versions(model.settings(found.home, backend), found, report, model.text)
             if not versions:
                 message = f"{found.home} has none of the versions that `versions` names, only {_numbers(found)}"
                 path: KeyPath = ("models", index, "versions")
@@ -184,6 +186,18 @@ def _configured_model(
     return table
 
 
+def _backend(document: Document, index: int, model: ModelTable, found: Found, report: list[Problem]) -> str:
+    """What opens a model: what the entry says, else what the file's name says."""
+    if model.backend != BY_NAME:
+        return model.backend
+    if not found.backend:
+        path: KeyPath = ("models", index, "path")
+        hint = f"if that is right, backend = \"onnx\" says so; there are {', '.join(BACKENDS[1:])}"
+        message = f"{found.home.name} does not say by its name what it is, and is taken for ONNX"
+        report.append(Problem("unknown-kind", message, document.place(path), dotted(path), hint, severity="warning"))
+    return found.backend or "onnx"
+
+
 def _report_duplicates(document: Document, raw: list[dict[str, Any]], report: list[Problem]) -> None:
     first: dict[str, int] = {}
     for index, entry in enumerate(raw):
@@ -217,8 +231,10 @@ def _find_model(
         wrong("file", f"{written} cannot be read: {error}")
         return None
     if file is None:
-        near = near_names(candidates[0].name, candidates[0].parent, "*.onnx")
+        near = near_names(candidates[0].name, candidates[0].parent)
         wrong("missing-file", f"{candidates[0]} does not exist", f"near: {', '.join(near)}" if near else None)
+    elif refusal := why_refused(file.name):
+        wrong("pickle", f"{file} cannot be served: {refusal}")
     elif not os.access(file, os.R_OK):
         wrong("file", f"{file} may not be read by this user")
     elif file.is_dir():
@@ -226,7 +242,7 @@ def _find_model(
     elif not file.is_file():
         wrong("file", f"{file} is not a file")
     else:
-        return model_at(file, report) or Found(file.stem, file.absolute(), "onnx", {None: file.absolute()})
+        return model_at(file, report) or Found(file.stem, file.absolute(), "", {None: file.absolute()})
     return None
 
 

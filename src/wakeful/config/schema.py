@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+from wakeful.config.kinds import KINDS
 from wakeful.config.settings import (
     AdmissionSettings,
     BackendSettings,
@@ -137,6 +138,17 @@ def check_id(value: str) -> str:
     return value
 
 
+BY_NAME = "auto"
+"""A model whose backend follows from its file's name."""
+BACKENDS = (BY_NAME, *(backend for backend, kind in KINDS.items() if kind.suffixes))
+
+
+def check_backend(value: str) -> str:
+    if value not in BACKENDS:
+        raise ValueError(f"must be one of {', '.join(map(repr, BACKENDS))}".replace("'", '"'))
+    return value
+
+
 ROLES: Mapping[str, Role] = {
     **dict.fromkeys(("read_only", "read", "readonly", "ro"), Role.READ_ONLY),
     **dict.fromkeys(("inference", "infer", "user"), Role.INFERENCE),
@@ -175,6 +187,7 @@ Lengths = Annotated[list[Size1], AfterValidator(_ascending)]
 Threads = Annotated[int, BeforeValidator(_parse_threads)]
 Versions = Annotated[Any, BeforeValidator(_parse_versions)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+BackendName = Annotated[str, AfterValidator(check_backend)]
 ModelId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(check_id)]
 OptionalPort = Annotated[Annotated[int, Field(ge=0, le=65535)] | None, BeforeValidator(_off_is_none)]
 
@@ -328,6 +341,8 @@ class ModelTable(TuningTable):
     versions: Versions = setting(
         1, "which numbered versions of a model's directory are served", form='`"latest"`, `"all"`, how many of the newest, or an array of numbers',
     )
+    backend: BackendName = setting(
+        BY_NAME, "what opens the file; `auto`: what its name says, else ONNX", form=", ".join(f"`{name}`" for name in BACKENDS))
     description: str | None = setting(None, "shown to people")
     memory_limit: SizeAboveZero | None = setting(None, "memory that all replicas of this model together may use", form="size")
     text: TextTable | None = setting(None, "how it takes texts: the table `[models.text]`", form="table")
@@ -404,7 +419,8 @@ class ServerTable(Table):
     worker_memory: ProcessMemory | None = setting(
         None, "memory of its own that one of them may have, weights that are not mapped from the cache among it; 128 MiB or more", form="size")
     models_dir: Text | None = setting(
-        None, "directory in which every `*.onnx`, and every directory with one or with a `wakeful_model.py` in it, is a model of that name")
+        None, "directory in which every file of a known kind (`*.onnx`, `*.xgb.json`, ...), and every directory with one or with a `wakeful_model.py` "
+        "in it, is a model of that name")
 
     def settings(self) -> ServerSettings:
         return ServerSettings(

@@ -23,9 +23,16 @@ def server_metadata(version: str) -> Body:
 
 
 def model_metadata(name: str, versions: Sequence[str], signature: Signature, batching: Mapping[str, object] | None = None) -> Body:
-    """A free dimension is -1. `batching`, beyond the protocol: whether requests are merged, and why (not)."""
-    inputs = [{"name": spec.name, "datatype": spec.datatype, "shape": _dims(spec)} for spec in signature.inputs]
-    outputs = [{"name": spec.name, "datatype": spec.datatype, "shape": _dims(spec)} for spec in signature.outputs]
+    """A free dimension is -1. Beyond the protocol: what the columns of a tensor stand for, and `batching`: are requests merged, and why (not)."""
+
+    def entries(specs: Iterable[TensorSpec]) -> list[Body]:
+        return [
+            {"name": spec.name, "datatype": spec.datatype, "shape": _dims(spec)}
+            | ({"parameters": {"columns": spec.columns}} if spec.columns else {})
+            for spec in specs
+        ]
+
+    inputs, outputs = entries(signature.inputs), entries(signature.outputs)
     metadata = {"name": name, "versions": versions, "platform": signature.platform, "inputs": inputs, "outputs": outputs}
     return metadata | ({"batching": batching} if batching else {})
 

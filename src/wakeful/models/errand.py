@@ -19,8 +19,10 @@ Answer = Ready | Prepared | Probed
 class Errand:
     """A replica outside any group. Each word of it is the answer to what it was asked last; its death is an error."""
 
-    def __init__(self, processes: Processes) -> None:
+    def __init__(self, processes: Processes, backend: str = "") -> None:
         self.replica = Replica(processes.next_number(), 0, [], self)
+        self._processes = processes
+        self._backend = backend
         self._answer: asyncio.Future[Answer] | None = None
         self._early: Answer | WakefulError | None = None
         """What it said before anybody waited for it."""
@@ -28,7 +30,7 @@ class Errand:
     @classmethod
     def forked(cls, processes: Processes, backend: str, nice: int = NICE) -> "Errand":
         """A new process from the nursery; it has no model yet."""
-        errand = cls(processes)
+        errand = cls(processes, backend)
         processes.fork(backend, errand.replica.number, [], errand.replica.attach, nice)
         return errand
 
@@ -81,7 +83,7 @@ class Errand:
         self._tell(BY_CODE.get(message.kind, Unavailable)(message.reason))
 
     def replica_ended(self, replica: Replica) -> None:
-        self._tell(Unavailable("the process ended before it had finished"))
+        self._tell(Unavailable(self._processes.broken(self._backend) or "the process ended before it had finished"))
 
     def replica_grown(self, replica: Replica) -> None:
         """It serves nothing."""

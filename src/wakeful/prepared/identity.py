@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wakeful import clock
+from wakeful.config.kinds import KINDS, PICKLES, kind_of
 
 _NO_DATA = (".json", ".log", ".md", ".py", ".toml", ".txt", ".yaml", ".yml")
 """Suffixes of files that lie beside models and change without them: settings, tokenizers, notes."""
@@ -43,10 +44,15 @@ def model_files(model: Path) -> list[Path]:
     """
     if model.is_dir():
         return sorted(_files_below(model))
-    if model.suffix in _NO_DATA:  # a tokenizer, say: it keeps nothing elsewhere
+    if not _may_have_companions(model):
         return [model]
     companions = _companions(model.parent, model.suffix)
     return [model, *(model.parent / name for name in sorted(companions.of_model.get(model.stem, []) + companions.of_any))]
+
+
+def _may_have_companions(model: Path) -> bool:
+    named = kind_of(model.name)
+    return KINDS[named.backend].companions if named is not None else model.suffix not in _NO_DATA  # a tokenizer, say, keeps nothing elsewhere
 
 
 def _files_below(directory: Path) -> Iterator[Path]:
@@ -98,7 +104,7 @@ def _read_companions(directory: Path, suffix: str) -> _Companions:
     of_model: dict[str, list[str]] = {}
     of_any: list[str] = []
     for name in names:
-        if name.startswith(".") or name.endswith((suffix, *_NO_DATA)):
+        if name.startswith(".") or name.endswith((suffix, *_NO_DATA, *PICKLES)) or kind_of(name) is not None:
             continue
         owner = next((name[:end] for end in range(len(name), 0, -1) if name[:end] in models), None)
         (of_any if owner is None else of_model.setdefault(owner, [])).append(name)

@@ -117,10 +117,6 @@ class ReplicaGroup:
     def _launch(self, replica: Replica) -> None:
         if replica not in self.replicas:
             return
-        broken = self._processes.broken(self.settings.backend)
-        if broken:
-            self._give_up(replica, Unavailable(f"backend {self.settings.backend} does not work here: {broken}"))
-            return
         replica.state = State.STARTING
         try:
             replica.slots = self._processes.new_slots()

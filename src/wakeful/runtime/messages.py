@@ -9,6 +9,9 @@ import msgspec
 TEXT_LIMIT = 2000
 """Longest error text that crosses a channel; an ONNX Runtime message can hold a whole graph's names."""
 
+COLUMNS_LIMIT = 16_000
+"""Characters of the names of one tensor's columns; longer lists are not told."""
+
 PACKET = 128 * 1024
 """Receive buffer: larger than any message here."""
 
@@ -20,6 +23,8 @@ class TensorSpec(msgspec.Struct, frozen=True, array_like=True):
     datatype: str
     shape: tuple[int | str | None, ...]
     optional: bool = False
+    columns: tuple[str, ...] = ()
+    """What the places along axis 1 stand for (features, classes), where the model says so in few words: see `COLUMNS_LIMIT`."""
 
 
 class Signature(msgspec.Struct, frozen=True, array_like=True):

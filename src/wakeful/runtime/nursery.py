@@ -38,7 +38,10 @@ class Observer(Protocol):
     def nursery_awake(self, message: Awake) -> None: ...
 
     def nursery_lost(self, pid: int, reason: str) -> None:
-        """`pid` is 0 when there was no process: it could not be started."""
+        """`pid` is 0 when there was no process: it could not be started. Another one is on its way."""
+
+    def nursery_broken(self, reason: str) -> None:
+        """Its library does not import. It is tried again when somebody asks for a replica."""
 
     def replica_exited(self, pid: int, status: int) -> None: ...
 
@@ -55,11 +58,13 @@ class Nursery:
         self._hidden = hidden
         self._confinement = msgspec.json.encode(confinement).decode()
         self.broken = ""
-        """Why no replica can be forked at all; empty while the nursery works or is on its way."""
+        """Why no replica can be forked at all, by the latest process that came to an end with its imports; empty while that works."""
         self._observer = observer
         self._lifelines: dict[int, int] = {}
         """Process group to the end of its pipe that we hold."""
         self._failures = 0
+        self._pause_ends = 0.0
+        """When a broken one may be tried again, on the loop's clock."""
         self._stopping = False
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel[FromNursery] | None = None
@@ -111,7 +116,12 @@ class Nursery:
         self._watch()
 
     def fork(self, replica: int, slots: Sequence[Slot], nice: int, on_socket: Callable[[socket.socket], None]) -> None:
-        """Ask for a replica; its channel is handed to `on_socket` at once. If the nursery dies before it forks, that channel ends."""
+        """Ask for a replica; its channel is handed to `on_socket` at once. If the nursery dies before it forks, that channel ends.
+
+        Raises Unavailable where its library does not import.
+        """
+        if self.broken and self._channel is None and not self._try_again():
+            raise Unavailable(self.broken)
         ours, theirs = channel.pair()
         if self._channel is not None:
             self._channel.send(Fork(replica, nice), [theirs.fileno(), *(slot.fd for slot in slots)])
@@ -151,6 +161,8 @@ class Nursery:
             self.broken = ""
             self._observer.nursery_awake(message)
         elif isinstance(message, Broken):
+            if message.reason != self.broken:
+                self._observer.nursery_broken(message.reason)
             self.broken = message.reason
 
     def _let_go(self) -> None:
@@ -193,14 +205,27 @@ class Nursery:
         self._let_go()
         if self._stopping:
             return
-        reason = self.broken or self._stuck or fault or (f"killed by signal {-status}" if status < 0 else f"exit status {status}")
+        if self.broken:
+            return
+        reason = self._stuck or fault or (f"killed by signal {-status}" if status < 0 else f"exit status {status}")
         self._observer.nursery_lost(self.pid, reason)
         self._start_later()
 
     def _start_later(self) -> None:
-        delay = RESTART_SECONDS[min(self._failures, len(RESTART_SECONDS) - 1)]
+        self._restart = asyncio.get_running_loop().call_later(self._next_pause(), self.start)
+
+    def _try_again(self) -> bool:
+        """Somebody may have installed what was missing: start a process, if the last one was not a moment ago."""
+        now = asyncio.get_running_loop().time()
+        if now < self._pause_ends:
+            return False
+        self._pause_ends = now + self._next_pause()
+        self.start()
+        return True
+
+    def _next_pause(self) -> float:
         self._failures += 1
-        self._restart = asyncio.get_running_loop().call_later(delay, self.start)
+        return RESTART_SECONDS[min(self._failures, len(RESTART_SECONDS)) - 1]
 
     def _read_output(self, fd: int) -> None:
         """Pass on what native libraries and user code print, line by line; a pipe that nobody reads would block them. Who prints without end is read

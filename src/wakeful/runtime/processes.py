@@ -85,7 +85,7 @@ class Processes:
         return self._numbers
 
     def fork(self, backend: str, number: int, slots: Sequence[Slot], on_socket: Callable[[socket.socket], None], nice: int = 0) -> None:
-        """Have a nursery fork a replica; it has no model yet."""
+        """Have a nursery fork a replica; it has no model yet. Raises Unavailable where the backend's library does not import."""
         self.warm(backend).fork(number, slots, nice, on_socket)
 
     def fork_failed(self, number: int, reason: str) -> None:
@@ -96,8 +96,8 @@ class Processes:
         return self._unforked.pop(number, "")
 
     def broken(self, backend: str) -> str:
-        """Why this backend cannot run at all; empty if it can."""
-        return self.warm(backend).broken
+        """Why a backend's library does not import; empty if it does, or if that is not known."""
+        return self._nurseries[backend].broken if backend in self._nurseries else ""
 
     def stop(self) -> None:
         for nursery in self._nurseries.values():
@@ -179,6 +179,9 @@ class _Reports:
 
     def nursery_lost(self, pid: int, reason: str) -> None:
         self._processes.nursery_lost(self._backend, pid, reason)
+
+    def nursery_broken(self, reason: str) -> None:
+        log.error("models for %s cannot be loaded: %s", self._backend, reason)
 
     def replica_exited(self, pid: int, status: int) -> None:
         self._processes.report(pid, status)

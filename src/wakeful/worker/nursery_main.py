@@ -19,6 +19,7 @@ from contextlib import suppress
 import msgspec
 
 from wakeful.backends import catalog
+from wakeful.errors import WakefulError
 from wakeful.runtime.channel import receive_descriptors
 from wakeful.runtime.messages import TEXT_LIMIT, Awake, Broken, Confinement, Exited, Fork, Forked, ForkFailed, encode
 from wakeful.runtime.subreaper import become_subreaper
@@ -119,8 +120,12 @@ def main() -> None:
     try:
         library = catalog.warm(sys.argv[3])
     except Exception as error:  # noqa: BLE001 - whatever an import can raise is the daemon's to report
-        traceback.print_exc()
-        control.send(encode(Broken(f"{type(error).__name__}: {error}"[:TEXT_LIMIT])))
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, WakefulError):
+            reason = error.message
+        else:
+            traceback.print_exc()
+        control.send(encode(Broken(reason[:TEXT_LIMIT])))
         sys.exit(1)
     gc.collect()
     gc.freeze()  # a full collection in a child would touch, and so copy, every shared page
