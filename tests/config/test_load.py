@@ -282,7 +282,7 @@ def test_a_file_of_a_known_kind_is_opened_by_its_library(tmp_path: Path) -> None
         "a.xgb.json": "xgboost", "b.xgb.ubj": "xgboost", "c.ubj": "xgboost", "d.lgb.txt": "lightgbm", "e.lightgbm.txt": "lightgbm",
         "f.cbm": "catboost", "g.onnx": "onnx",
     }
-    for name in (*names, "models.json", "notes.txt", "tokenizer.json", ".ubj"):
+    for name in (*names, "models.json", "notes.txt", ".ubj"):
         (tmp_path / name).write_text("{}")
     settings = load(Options(models_dir=tmp_path), {})
     assert {model.path.name: model.backend for model in settings.models} == names

@@ -57,11 +57,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         "fraud": lambda matrix: fraud.get_booster().predict(xgboost.DMatrix(matrix, nthread=1)),
         "risk": lambda matrix: risk.predict(xgboost.DMatrix(matrix, nthread=1, feature_names=risk.feature_names)),
         "plain": lambda matrix: plain.predict(xgboost.DMatrix(matrix, nthread=1)),
-        "classes": lambda matrix: classes.predict(matrix, num_threads=1),
         "many": lambda matrix: classes.predict(matrix, num_threads=1),
         "animals": lambda matrix: animals.predict_proba(matrix, thread_count=1),
     }
-    del own["classes"]  # it is served as "many"
     with running(directory, "--models-dir", str(directory), "--no-grpc") as daemon:
         yield Served(daemon, own)
 
@@ -104,6 +102,16 @@ def test_snoozeml_s_bare_arrays(served: Served) -> None:
         for model in MODELS:
             answer = client.infer(model, matrix)["output"]
             np.testing.assert_array_equal(answer, served.own[model](matrix).astype(np.float32))
+
+
+def test_the_sdk_deploys_xgboost(served: Served) -> None:
+    import xgboost
+
+    model = xgboost.XGBRegressor(n_estimators=5, max_depth=2, n_jobs=1, random_state=0).fit(trees.rows(), trees.targets(trees.rows()))
+    matrix = np.nan_to_num(trees.rows(5, seed=3))
+    with SnoozeClient(served.daemon.url) as client:
+        client.models.deploy_xgboost(model, model_id="price")
+        np.testing.assert_array_equal(client.infer("price", matrix)["output"], model.predict(matrix))
 
 
 def test_metadata_names_features_and_classes(served: Served) -> None:

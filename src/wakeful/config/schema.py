@@ -419,8 +419,8 @@ class ServerTable(Table):
     worker_memory: ProcessMemory | None = setting(
         None, "memory of its own that one of them may have, weights that are not mapped from the cache among it; 128 MiB or more", form="size")
     models_dir: Text | None = setting(
-        None, "directory in which every file of a known kind (`*.onnx`, `*.xgb.json`, ...), and every directory with one or with a `wakeful_model.py` "
-        "in it, is a model of that name")
+        None, "directory in which every file of a known kind (`*.onnx`, `*.xgb.json`, ...), and every directory with one or with a "
+        "`wakeful_model.py` in it, is a model of that name")
 
     def settings(self) -> ServerSettings:
         return ServerSettings(

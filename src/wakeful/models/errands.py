@@ -162,8 +162,6 @@ class Errands:
 
     async def examine(self, path: Path, backend: str, seconds: float, shown: str) -> Ready:
         """Open a file that is no model yet, called `shown`. Raises InvalidInput if it cannot be one."""
-        if broken := self._processes.broken(backend):
-            raise Unavailable(f"backend {backend} does not work here: {broken}")
         errand = Errand.forked(self._processes, backend, nice=0)
         try:
             return await _opened(errand, Load(backend, str(path), "cpu", 1), seconds, shown)
