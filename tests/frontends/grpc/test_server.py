@@ -1,6 +1,7 @@
 """The door: what is checked before a method sees a call."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -41,8 +42,13 @@ def broken(call: Call, message: bytes) -> None:
 
 
 @pytest.fixture
-def server() -> GrpcServer:
-    return GrpcServer([], Access(AuthSettings()), lambda _: None, LIMIT, None)
+def server() -> Iterator[GrpcServer]:
+    """pygrpc-native's server looks for a loop when it is made."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield GrpcServer([], Access(AuthSettings()), lambda _: None, LIMIT, None)
+    asyncio.set_event_loop(None)
+    loop.close()
 
 
 def take(server: GrpcServer, message: bytes = b"x", handler: Any = echo, role: Role | None = Role.INFERENCE) -> Heard:
