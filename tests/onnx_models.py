@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -377,21 +378,24 @@ def fatal(path: Path) -> Path:
     return write(path, graph)
 
 
-def zipmap(path: Path) -> Path:
-    """x FP32 [N,2] -> y, a sequence of maps: what skl2onnx makes of a classifier unless it is told not to."""
+def zipmap(path: Path, labels: Sequence[int] | Sequence[str] = (0, 1), opset: int | None = OPSET) -> Path:
+    """x FP32 [N,2] -> y, a sequence of maps: what skl2onnx makes of a classifier unless it is told not to. `opset`: of the operators beside those
+    of machine learning, None for a file that knows none of them."""
+    names = isinstance(labels[0], str)
+    attribute: Any = {"classlabels_strings" if names else "classlabels_int64s": labels}
     graph = helper.make_graph(
-        [helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_int64s=[0, 1])],
+        [helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", **attribute)],
         "zipmap",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2])],
-        [helper.make_value_info("y", _sequence_of_maps())],
+        [helper.make_value_info("y", _sequence_of_maps(TensorProto.STRING if names else TensorProto.INT64))],
     )
-    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", 3)]
+    opsets = [helper.make_opsetid("ai.onnx.ml", 3), *([helper.make_opsetid("", opset)] if opset else [])]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION), path)
     return path
 
 
-def _sequence_of_maps() -> TypeProto:
-    return helper.make_sequence_type_proto(helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, [])))
+def _sequence_of_maps(key: int) -> TypeProto:
+    return helper.make_sequence_type_proto(helper.make_map_type_proto(key, helper.make_tensor_type_proto(TensorProto.FLOAT, [])))
 
 
 def sequence(path: Path) -> Path:

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -204,11 +205,25 @@ def test_each_broken_file_says_what_is_wrong_with_it(tmp_path: Path) -> None:
         assert_readable(caught.value.message)
 
 
+@pytest.mark.parametrize("labels", [[0, 1], [-3, 7], ["no", "yes"]])
+@pytest.mark.parametrize("opset", [None, 13])
+def test_a_map_from_class_to_probability_is_a_matrix_with_named_columns(tmp_path: Path, labels: list[Any], opset: int | None) -> None:
+    path = onnx_models.zipmap(tmp_path / "z.onnx", labels, opset)
+    model = opened(path)
+    assert model.signature.outputs == (TensorSpec("y", "FP32", ("N", 2), columns=tuple(map(str, labels))),)
+    rows = np.array([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]], np.float32)
+    np.testing.assert_array_equal(model.run({"x": rows})[0], rows)
+    (tmp_path / "prepared").mkdir()
+    backend.prepare(str(path), str(tmp_path / "prepared"))
+    prepared = opened(path, prepared=str(tmp_path / "prepared"))
+    assert prepared.prepared
+    assert prepared.signature == model.signature
+    np.testing.assert_array_equal(prepared.run({"x": rows})[0], rows)
+
+
 def test_outputs_that_are_no_tensors_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"output y is seq\(tensor\(float\)\)"):
         opened(onnx_models.sequence(tmp_path / "m.onnx"))
-    with pytest.raises(Unavailable, match="'zipmap': False"):
-        opened(onnx_models.zipmap(tmp_path / "z.onnx"))
     eight = "m (float8e4m3fn[N] x) => (float8e4m3fn[N] y) { y = Identity(x) }"
     with pytest.raises(Unavailable, match=r"input x is tensor\(float8"):
         opened(onnx_models.write(tmp_path / "f8.onnx", eight, opset=21))

@@ -20,7 +20,7 @@ import onnxruntime as ort
 from numpy.random import default_rng
 
 from wakeful.backends import onnx_file, trial
-from wakeful.backends.base import LoadOptions, Plain
+from wakeful.backends.base import LoadOptions, Plain, told
 from wakeful.backends.onnx_errors import load_error, run_error
 from wakeful.errors import InvalidInput, Unavailable
 from wakeful.runtime.messages import Signature, TensorSpec
@@ -162,7 +162,7 @@ def open_model(path: str, options: LoadOptions) -> OnnxBackend:
     try:
         if session is None:
             _reuse_freed_memory()
-            session = _session(path, _session_options(threads), device)
+            session = _as_shipped(path, _session_options(threads), device)
             _return_free_memory()
         # ONNX Runtime falls back to the CPU without an error when the device does not work.
         on_device = device == "cpu" or "CUDAExecutionProvider" in session.get_providers()
@@ -186,7 +186,7 @@ def prepare(path: str, directory: str) -> None:
     options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
     options.add_session_config_entry("session.save_external_prepacked_constant_initializers", "1")
     try:
-        original = OnnxBackend(_session(path, options, "cpu"), device="cpu", forkable=False, prepared=False)
+        original = OnnxBackend(_as_shipped(path, options, "cpu"), device="cpu", forkable=False, prepared=False)
     except Exception as error:  # the library has no common base of its own
         raise load_error(error, path) from error
     onnx_file.keep_inputs(Path(directory) / MODEL, [spec.name for spec in original.signature.inputs])
@@ -248,11 +248,20 @@ def _session_options(threads: int) -> ort.SessionOptions:
     return options
 
 
-def _session(path: str, options: ort.SessionOptions, device: str) -> ort.InferenceSession:
+def _as_shipped(path: str, options: ort.SessionOptions, device: str) -> ort.InferenceSession:
+    """A session on the file itself; on an edited copy in memory where it gives maps (skl2onnx's ZipMap), which no protocol here can carry."""
+    session = _session(path, options, device)
+    if not any("map(" in output.type for output in session.get_outputs()):
+        return session
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(Path(path).parent))
+    return _session(onnx_file.without_maps(Path(path).read_bytes()), options, device)
+
+
+def _session(model: str | bytes, options: ort.SessionOptions, device: str) -> ort.InferenceSession:
     wanted: list[Any] = ["CPUExecutionProvider"]
     if device != "cpu":
         wanted.insert(0, ("CUDAExecutionProvider", {"device_id": device.partition(":")[2] or "0"}))
-    return ort.InferenceSession(path, options, providers=wanted, enable_fallback=0)
+    return ort.InferenceSession(model, options, providers=wanted, enable_fallback=0)
 
 
 def _prepared_session(directory: str, threads: int, *, draft: bool = False) -> ort.InferenceSession | None:
@@ -291,18 +300,25 @@ def _signature(session: ort.InferenceSession) -> Signature:
     """
     inputs = [_spec("input", node) for node in session.get_inputs()]
     inputs += [_spec("input", node, optional=True) for node in session.get_overridable_initializers()]
-    return Signature(tuple(inputs), tuple(_spec("output", node) for node in session.get_outputs()))
+    columns = _columns(session.get_modelmeta().custom_metadata_map)
+    return Signature(tuple(inputs), tuple(_spec("output", node, columns=columns.get(node.name, ())) for node in session.get_outputs()))
 
 
-def _spec(kind: str, node: Any, optional: bool = False) -> TensorSpec:
+def _columns(metadata: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """What the columns of outputs stand for, by output: of a model that `onnx_file` has edited."""
+    noted = metadata.get(onnx_file.COLUMNS)
+    return {} if noted is None else {output: told(map(str, names)) for output, names in json.loads(noted).items()}
+
+
+def _spec(kind: str, node: Any, *, optional: bool = False, columns: tuple[str, ...] = ()) -> TensorSpec:
     datatype = _DATATYPES.get(node.type)
     if datatype is None:
         advice = ""
         if "map(" in node.type:
-            advice = "; skl2onnx makes this of a classifier unless it is converted with options={'zipmap': False}"
+            advice = "; give each feature an input of its own" if kind == "input" else "; convert it with options={'zipmap': False}"
         raise Unavailable(f"cannot be served: {kind} {node.name} is {node.type}, not a tensor of the Open Inference Protocol{advice}")
     shape = tuple(size if isinstance(size, str) or (isinstance(size, int) and size >= 0) else None for size in node.shape)
-    return TensorSpec(node.name, datatype, shape, optional)
+    return TensorSpec(node.name, datatype, shape, optional, columns)
 
 
 def _bf16_value(array: np.ndarray) -> ort.OrtValue:
