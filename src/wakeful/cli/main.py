@@ -27,6 +27,7 @@ class Entry(NamedTuple):
 VERBS = {
     "serve": Entry("wakeful.cli.serve", "start the daemon, and serve until it is told to stop"),
     "check": Entry("wakeful.cli.check", "say what is wrong with a configuration, without starting"),
+    "convert": Entry("wakeful.cli.convert", "make ONNX of a file of scikit-learn, XGBoost or LightGBM"),
     "bench": Entry("wakeful.cli.bench", "measure a server of the Open Inference Protocol, this one or another"),
 }
 HELP = """\
