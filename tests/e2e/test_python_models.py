@@ -26,6 +26,9 @@ SETTINGS = {
 }
 """By model; others have what [defaults] say."""
 
+BARE_PYTHON = Path("/usr/bin/python3")
+"""An interpreter in which nothing is installed."""
+
 PID = 'import os; return {"pid": [os.getpid()]}'
 
 
@@ -61,6 +64,7 @@ def make(models: Path) -> None:
     make_model(models / "network", top="import os", declares="", predict='return {"net": [os.readlink("/proc/self/ns/net")]}')
     make_model(models / "elsewhere", top="import os, sys", declares="", env={"GREETING": "hello"}, python=sys.executable,
                predict='return {"said": [os.environ["GREETING"], sys.executable], "pid": [os.getpid()]}')
+    python_models.ident(models / "bare", python=str(BARE_PYTHON))
     make_model(models / "wide", top="import os", declares="", predict='return {"threads": [os.environ["OMP_NUM_THREADS"]]}')
     make_model(models / "device", load="self.device = device", declares="", predict='return {"device": [self.device]}')
     make_model(models / "changes", declares="", top="import part", predict='return {"n": [part.N]}')
@@ -288,6 +292,13 @@ def test_another_interpreter_and_environment(daemon: Daemon) -> None:
     command = Path(f"/proc/{answer.output('pid')[0]}/cmdline").read_bytes().split(b"\0")
     assert command[3].endswith(b"wakeful/worker/elsewhere.py")
     assert ask(daemon, oip("elsewhere", x(2))).output("pid") == answer.output("pid")
+
+
+@pytest.mark.skipif(not BARE_PYTHON.exists(), reason=f"{BARE_PYTHON} is not there")
+def test_an_interpreter_that_lacks_what_it_needs_says_so(daemon: Daemon) -> None:
+    status, error = tried(daemon, "bare")
+    assert status == 503
+    assert f"{BARE_PYTHON} -m pip install numpy msgspec" in error
 
 
 # ── its files ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
