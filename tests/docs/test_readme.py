@@ -56,6 +56,14 @@ def daemon(models: Path) -> Iterator[Daemon]:
         yield daemon
 
 
+def test_versions_are_those_that_the_tests_run_with() -> None:
+    rows = re.findall(r"^\|.*\| `([\w-]+)` \| ([\d.]+) \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert len(rows) >= 13
+    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if "==" in line)
+    for package, version in rows:
+        assert pinned[package] == version
+
+
 def test_the_two_commands_exist() -> None:
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     assert [command.split()[1] for command in commands("make")] == ["serve", "test"]
