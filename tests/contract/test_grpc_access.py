@@ -1,5 +1,6 @@
 """Keys, tokens and TLS over gRPC: every method asks for the role of the HTTP route that does the same."""
 
+import json
 import signal
 import time
 from collections.abc import Iterator
@@ -149,6 +150,22 @@ def test_new_keys_count_from_the_next_call_on(tmp_path: Path, library: str) -> N
         client.infer("m", [given], headers=new)
         with pytest.raises(InferenceServerException, match="the key is not known"):
             client.infer("m", [given], headers=old)
+
+
+@pytest.mark.parametrize(("options", "library"), [
+    (["--host", "0.0.0.0", "--api-key", f"inference:{KEYS['inference']}"], "grpcio"),
+    (["--host", "0.0.0.0", "--insecure"], "pygrpc-native"),
+    (["--api-key", f"inference:{KEYS['inference']}"], "pygrpc-native"),
+])
+def test_strangers_are_refused_a_large_message_before_it_is_in_memory(tmp_path: Path, options: list[str], library: str) -> None:
+    """C40, C51: pygrpc-native cannot, so it serves none but callers that are trusted."""
+    with running(tmp_path / "daemon", *options, "--max-body", "64KiB", "--log-format", "json") as daemon, grpc.insecure_channel(daemon.grpc) as channel:
+        (ready,) = (line for line in map(json.loads, daemon.log.splitlines()) if line["kind"] == "ready")
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")(bytes(1 << 20), timeout=60, compression=grpc.Compression.Gzip)
+    assert ready["grpc_library"] == library
+    without_key = library == "pygrpc-native" and "--insecure" not in options
+    assert caught.value.code().name == ("UNAUTHENTICATED" if without_key else "RESOURCE_EXHAUSTED")
 
 
 # ── TLS ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -229,8 +229,11 @@ def _check_exposure(document: Document, server: ServerTable, auth: AuthSettings,
 
 def is_exposed(host: str, auth: AuthSettings, *, insecure: bool) -> bool:
     """Would everybody who reaches this address get in, and nobody has said that this is meant?"""
-    if auth.enabled or insecure:
-        return False
+    return not auth.enabled and not insecure and is_reached_by_others(host)
+
+
+def is_reached_by_others(host: str) -> bool:
+    """Is this more than a loopback address?"""
     try:
         return not ip_address(host).is_loopback
     except ValueError:  # a name

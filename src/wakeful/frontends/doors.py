@@ -3,6 +3,7 @@
 import socket
 from typing import TYPE_CHECKING
 
+from wakeful.config.load import is_reached_by_others
 from wakeful.config.settings import AuthSettings, Role, Settings
 from wakeful.engine import Engine
 from wakeful.errors import WakefulError
@@ -24,11 +25,12 @@ class Doors:
         self._certificate = certificate
         self._http = HttpServer(self._router(settings.auth).find, settings.server)
         self._grpc: GrpcServer | None = None
+        self._strangers = is_reached_by_others(settings.server.host) and not settings.server.insecure
         if settings.server.grpc_port is not None:
             from wakeful.frontends.grpc import methods, server  # noqa: PLC0415 - takes libraries that nobody else needs
 
             self._grpc = server.GrpcServer(
-                methods.table(engine, spawn), Access(settings.auth), self._refused, settings.server.max_body, certificate,
+                methods.table(engine, spawn), Access(settings.auth), self._refused, settings.server.max_body, certificate, strangers=self._strangers,
             )
 
     def _router(self, auth: AuthSettings) -> Router:
@@ -50,7 +52,7 @@ class Doors:
             assert self._grpc is not None
             with grpc:
                 await self._grpc.start(*grpc.getsockname()[:2])
-            if self._certificate is None and self._grpc.library == "grpcio":
+            if self._certificate is None and not self._strangers and self._grpc.library == "grpcio":
                 text = "pygrpc-native is not installed: grpcio serves gRPC, at several times the processor time of a call"
                 self._engine.events.emit("config", "", text, code="grpc_library")
         await self._http.start(http, self._certificate.context if self._certificate is not None else None)

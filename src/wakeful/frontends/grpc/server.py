@@ -28,13 +28,14 @@ class Front(Protocol):
 class GrpcServer:
     def __init__(
         self, methods: Sequence[Method], access: Access, refused: Callable[[WakefulError], None], max_body: int, certificate: Certificate | None,
+        *, strangers: bool,
     ) -> None:
-        """`refused` is told why a caller may not have what it asks for."""
+        """`refused` is told why a caller may not have what it asks for. `strangers`: may anybody reach this port?"""
         self._access = access
         self._refused = refused
         self._max_body = max_body
         self._closing = False
-        self._front = _front(methods, self.take, max_body, certificate)
+        self._front = _front(methods, self.take, max_body, certificate, strangers=strangers)
 
     @property
     def library(self) -> str:
@@ -86,9 +87,12 @@ class GrpcServer:
         await self._front.close()
 
 
-def _front(methods: Sequence[Method], take: Callable[[Call, bytes], None], max_body: int, certificate: Certificate | None) -> Front:
-    """pygrpc-native takes a third of grpcio's processor time for a call, and knows no TLS."""
-    if certificate is None:
+def _front(
+    methods: Sequence[Method], take: Callable[[Call, bytes], None], max_body: int, certificate: Certificate | None, *, strangers: bool
+) -> Front:
+    """pygrpc-native takes a third of grpcio's processor time for a call; but it knows no TLS, and holds a message of any size in memory, whosever it is,
+    before we can refuse it."""
+    if certificate is None and not strangers:
         try:
             from wakeful.frontends.grpc.native import NativeFront  # noqa: PLC0415 - may be missing
         except ImportError:
