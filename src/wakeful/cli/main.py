@@ -36,7 +36,7 @@ Wakeful serves models that sleep until a request wakes them.
 {verbs}
 
   wakeful serve --demo                 a first try, with two small models
-  wakeful serve --models-dir models    every *.onnx in models/
+  wakeful serve --models-dir models    every model in models/
 
   wakeful VERB --help shows the options; wakeful --version the version.
 """.format(verbs="\n".join(f"  wakeful {name:<8} {entry.summary}" for name, entry in VERBS.items()))

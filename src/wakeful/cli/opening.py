@@ -118,7 +118,7 @@ def exposure(sock: socket.socket, settings: Settings) -> list[Row]:
 
 def first_steps(settings: Settings, url: str) -> list[Row]:
     """A request that is answered, for those who have no model of their own here yet."""
-    own = "every *.onnx in DIR: wakeful serve --models-dir DIR"
+    own = "every model in DIR: wakeful serve --models-dir DIR"
     if any(model.id == DEMO and _is_demo(model) for model in settings.models):
         attempt = Row("try", f"curl -s {url}/v2/models/{DEMO}/infer -d '{TRY_BODY}'", wrap=False)
         return [attempt, Row("next", f"your own models, {own}")] if all(map(_is_demo, settings.models)) else [attempt]

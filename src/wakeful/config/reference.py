@@ -53,7 +53,7 @@ _INTRODUCTION = f"""\
 
 <!-- Made from src/wakeful/config/schema.py by `python -m wakeful.config.reference`; a test holds it up to date. -->
 
-Nothing has to be configured: `wakeful serve --models-dir DIR` serves every `*.onnx` in `DIR` under the file's name. A `models.toml` (or
+Nothing has to be configured: `wakeful serve --models-dir DIR` serves every [model](models.md) in `DIR` under its name. A `models.toml` (or
 `models.json`) there is used; `--config FILE` names another. JSON has the same tables and keys.
 
 ```toml
