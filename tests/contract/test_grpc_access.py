@@ -159,7 +159,8 @@ def test_new_keys_count_from_the_next_call_on(tmp_path: Path, library: str) -> N
 ])
 def test_strangers_are_refused_a_large_message_before_it_is_in_memory(tmp_path: Path, options: list[str], library: str) -> None:
     """C40, C51: pygrpc-native cannot, so it serves none but callers that are trusted."""
-    with running(tmp_path / "daemon", *options, "--max-body", "64KiB", "--log-format", "json") as daemon, grpc.insecure_channel(daemon.grpc) as channel:
+    options = [*options, "--max-body", "64KiB", "--log-format", "json"]
+    with running(tmp_path / "daemon", *options) as daemon, grpc.insecure_channel(daemon.grpc) as channel:
         (ready,) = (line for line in map(json.loads, daemon.log.splitlines()) if line["kind"] == "ready")
         with pytest.raises(grpc.RpcError) as caught:
             channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")(bytes(1 << 20), timeout=60, compression=grpc.Compression.Gzip)

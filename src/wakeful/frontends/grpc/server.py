@@ -90,7 +90,7 @@ class GrpcServer:
 def _front(
     methods: Sequence[Method], take: Callable[[Call, bytes], None], max_body: int, certificate: Certificate | None, *, strangers: bool
 ) -> Front:
-    """pygrpc-native takes a third of grpcio's processor time for a call; but it knows no TLS, and holds a message of any size in memory, whosever it is,
+    """pygrpc-native takes a third of grpcio's processor time for a call; but it knows no TLS, and has anybody's message of any size in memory
     before we can refuse it."""
     if certificate is None and not strangers:
         try:
