@@ -187,6 +187,15 @@ def test_the_answer_in_company_is_the_answer_alone(client: OpenAI) -> None:
         assert np.allclose(answer, [embedding(*text) for text in asked], atol=TOLERANCE)
 
 
+def test_tokens_over_the_other_protocol_join_in(daemon: Daemon) -> None:
+    """The server makes the mask where it is not sent, as it fills up shorter texts by itself."""
+    ids = [WORDS.index(word) for word in ("[CLS]", "cat", "[SEP]")]
+    body = {"inputs": [{"name": "input_ids", "datatype": "INT64", "shape": [1, 3], "data": ids}], "outputs": [{"name": "pooler_output"}]}
+    status, answer = call(daemon, "POST", "/v2/models/encoder/infer", body)
+    assert status == 200
+    assert np.allclose(answer["outputs"][0]["data"], TABLE[ids].mean(axis=0), atol=TOLERANCE)
+
+
 def test_runs_are_shared_and_keep_to_their_budget(daemon: Daemon, client: OpenAI) -> None:
     client.embeddings.create(model="short", input="cat")
     stats = call(daemon, "GET", "/v2/models/short/stats")[1]["model_stats"][0]
@@ -305,6 +314,33 @@ def test_a_tokenizer_is_a_model_that_is_no_ones_business(daemon: Daemon, client:
     assert tokenizer_of(daemon, "encoder").startswith("tokenizers/encoder-")
     assert not any("tokenizer" in model.id for model in client.models.list())
     assert "tokenizers" not in Path(f"/proc/{daemon.process.pid}/maps").read_text(), "the daemon has not imported it"
+
+
+def test_what_comes_later_is_found_with_its_tokenizer(tmp_path: Path) -> None:
+    def embed(daemon: Daemon, text: str) -> tuple[int, Any]:
+        return daemon.call("POST", "/v1/embeddings", {"model": "late", "input": text})
+
+    models = tmp_path / "models"
+    models.mkdir()
+    with running(tmp_path / "daemon", "--models-dir", str(models), "--no-grpc") as daemon:
+        onnx_models.token_encoder(models / "late.onnx")
+        tokenizer_files.words(models / "late-tokenizer.json")
+        (models / "late.onnx.toml").write_text('text = { truncate = "refuse", max_tokens = 5 }\n')
+        assert embed(daemon, "cat")[0] == 404
+        assert daemon.call("POST", "/v1/models/refresh")[0] == 200
+        assert embed(daemon, "cat")[1]["usage"]["total_tokens"] == 3
+        assert embed(daemon, "a b c d e f")[0] == 400
+        (models / "late-tokenizer.json").write_text("{}")
+        daemon.call("POST", "/v1/models/refresh")
+        status, body = embed(daemon, "cat")
+        assert (status, "late-tokenizer.json is no tokenizer" in body["error"]["message"]) == (503, True)
+        tokenizer_files.words(models / "late-tokenizer.json")
+        daemon.call("POST", "/v1/models/refresh")
+        assert embed(daemon, "cat dog")[1]["usage"]["total_tokens"] == 4
+        for file in models.iterdir():
+            file.unlink()
+        daemon.call("POST", "/v1/models/refresh")
+        assert daemon.call("GET", "/v1/models") == (200, [])
 
 
 # ── models ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,5 +1,6 @@
 """From tokens to a model's inputs, and from its outputs to embeddings and scores. Pure; one text at a time."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -105,7 +106,7 @@ class Scorer:
         if values.size != 1:
             raise ExecutionFailed(f"output {self.output} of one pair has shape {list(values.shape)}")
         score = float(values.ravel()[0])
-        return float(1.0 / (1.0 + np.exp(-np.float64(score)))) if self._squash else score
+        return 0.5 + 0.5 * math.tanh(score / 2) if self._squash else score  # the sigmoid, in a form that does not overflow
 
 
 def _is_score(spec: TensorSpec) -> bool:
