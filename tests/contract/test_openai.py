@@ -49,6 +49,14 @@ path = "strict.onnx"
 text = {{ tokenizer = "words.json", max_tokens = 4, truncate = "left", max_batch_tokens = 8 }}
 
 [[models]]
+id = "narrow"
+path = "strict.onnx"
+text = {{ tokenizer = "words.json" }}
+queue_limit = 2
+max_batch_size = 1
+max_replicas = 1
+
+[[models]]
 id = "raw-scores"
 path = "raw.onnx"
 text = {{ tokenizer = "words.json", activation = "none" }}
@@ -265,6 +273,12 @@ async def _among_neighbours(client: OpenAI) -> None:
     assert [isinstance(result, openai.BadRequestError) for result in results] == [turn % 3 == 0 for turn in range(30)]
     good = vectors(results[1])
     assert all(np.allclose(vectors(result), good, atol=TOLERANCE) for turn, result in enumerate(results) if turn % 3)
+
+
+def test_a_call_is_not_refused_for_its_own_length(client: OpenAI) -> None:
+    """Two requests may wait, and it takes a hundred."""
+    answer = client.embeddings.create(model="narrow", input=["cat", "dog"] * 50)
+    assert np.allclose(vectors(answer), [embedding("cat"), embedding("dog")] * 50, atol=TOLERANCE)
 
 
 def test_the_whole_call_is_one_request(daemon: Daemon, client: OpenAI) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from wakeful.clock import monotonic
 from wakeful.engine import Engine
-from wakeful.errors import InvalidInput, WakefulError
+from wakeful.errors import InvalidInput, Overloaded, WakefulError
 from wakeful.inference import FOREVER, InferRequest
 from wakeful.tensors import Tensor
 
@@ -54,7 +54,7 @@ class Queue:
     def __init__(self, engine: Engine, pieces: Sequence["Piece"], future: "asyncio.Future[None]") -> None:
         self._engine = engine
         self._waiting = deque(pieces)
-        self._missing = len(pieces)
+        self._under_way = 0
         self._future = future
 
     @property
@@ -72,18 +72,21 @@ class Queue:
             return
         piece = self._waiting.popleft()
         piece.queue, piece.arrived = self, monotonic()  # what has waited here goes behind what others have queued meanwhile
+        self._under_way += 1
         try:
             self._engine.infer(piece)
         except WakefulError as error:
-            self.refuse(piece, error)
+            self._under_way -= 1
+            if isinstance(error, Overloaded) and self._under_way:  # its turn comes when another of this call is answered
+                self._waiting.appendleft(piece)
+            else:
+                self.refuse(piece, error)
 
     def done(self) -> None:
-        self._missing -= 1
-        if self.over:
-            return
-        if self._missing:
+        self._under_way -= 1
+        if self._waiting:
             self._next()
-        else:
+        elif not self._under_way and not self.over:
             self._future.set_result(None)
 
     def refuse(self, piece: "Piece", error: WakefulError) -> None:
