@@ -13,7 +13,6 @@ from wakeful.config.problems import Problem
 from wakeful.config.rules import broken_rules
 from wakeful.config.schema import ModelTable, overlaid
 from wakeful.config.settings import ModelSettings
-from wakeful.config.text import with_text
 from wakeful.config.validate import validate
 
 SUFFIX = ".toml"
@@ -50,15 +49,11 @@ def with_keys(settings: ModelSettings, values: Mapping[str, Any], document: Docu
     report += faults
     if given is None or any(fault.severity == "error" for fault in faults):
         return None
-    made = overlay(settings, given)
-    if "text" not in given:
-        return made
-    bare = replace(made, text=None)
-    return with_text(bare, bare, table.text, report)
+    return overlay(settings, given)
 
 
 def overlay(settings: ModelSettings, keys: Mapping[str, Any]) -> ModelSettings:
-    """`settings` with some keys said otherwise, which were validated before; what it is told of texts stays."""
+    """`settings` with some keys said otherwise, which were validated before."""
     made = overlaid(_own_keys(settings), keys).settings(settings.path, settings.backend)
     return replace(
         settings, description=made.description, batching=made.batching, replicas=made.replicas, life=made.life, admission=made.admission,
