@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wakeful.config.document import Document, read_document
 from wakeful.config.load import Options, load
 from wakeful.config.problems import ConfigError, Problem
-from wakeful.config.schema import parse_limit, parse_size
+from wakeful.config.values import parse_limit, parse_size
 
 ENTRY = '[[models]]\nid = "a"\npath = "a.onnx"\n'
 

@@ -8,9 +8,10 @@ from typing import Any
 from wakeful.config.document import Document
 from wakeful.config.locate import KeyPath, dotted
 from wakeful.config.problems import Place, Problem
-from wakeful.config.schema import ApiKeyTable, AuthTable, JwtTable, parse_role
+from wakeful.config.schema import ApiKeyTable, AuthTable, JwtTable
 from wakeful.config.settings import ApiKey, AuthSettings, JwtSettings
 from wakeful.config.validate import nearest, unknown_key, validate
+from wakeful.config.values import parse_role
 
 SHORT_KEY = 16
 """Characters. A key may be tried over the network, so 16 random ones are beyond anybody."""

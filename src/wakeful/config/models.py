@@ -13,10 +13,11 @@ from wakeful.config.layouts import FaultyModel, Found, Look, chosen, model_at, m
 from wakeful.config.locate import KeyPath, dotted
 from wakeful.config.problems import Place, Problem
 from wakeful.config.rules import broken_rules
-from wakeful.config.schema import BACKENDS, BY_NAME, DefaultsTable, ModelTable, TextTable, check_id, merged
+from wakeful.config.schema import DefaultsTable, ModelTable, TextTable, merged
 from wakeful.config.settings import ForeignSettings, ModelSettings, PipelineSettings, Settings
 from wakeful.config.text import with_text
 from wakeful.config.validate import validate
+from wakeful.config.values import BACKENDS, BY_NAME, check_id
 
 DEMO_DIR = Path(__file__).parent.parent / "demo"
 

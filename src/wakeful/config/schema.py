@@ -1,18 +1,16 @@
 """What people may write: every key with its meaning, unit, bounds and default, declared once.
 
 Parsing, error messages, command-line options and docs/configuration.md all read these declarations. The tables are made into the frozen
-settings of `settings.py`; `load.py` reads files and environment, and `rules.py` knows which values do not go together.
+settings of `settings.py`; `values.py` knows how values are written, `load.py` reads files and environment, and `rules.py` knows which values do
+not go together.
 """
 
-import re
 from collections.abc import Mapping
-from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from wakeful.config.kinds import KINDS
 from wakeful.config.settings import (
     AdmissionSettings,
     BackendSettings,
@@ -26,183 +24,36 @@ from wakeful.config.settings import (
     ServerSettings,
     StepSettings,
     TlsSettings,
-    VersionPolicy,
     WarmupSettings,
     WorkerSettings,
 )
-
-# Values ------------------------------------------------------------------------------------------------------------------------------
-
-_DECIMAL = {f"{prefix}b": 1000**power for power, prefix in enumerate(("", "k", "m", "g", "t"))}
-_BINARY = {f"{prefix}i{b}": 1024**power for power, prefix in enumerate("kmgt", start=1) for b in ("", "b")}
-_UNITS = {"": 1, **_DECIMAL, **_BINARY}
-_QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([A-Za-z]*|%)")
-_LARGEST = 2**60
-
-_ID = re.compile(r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*")
-_ROUTE_WORDS = frozenset({"infer", "ready", "versions", "load", "unload", "pin", "unpin", "stats", "config"})
-
-
-def parse_size(value: object) -> int:
-    """Bytes of 4096, "512MB" (powers of 1000) or "4GiB" (powers of 1024; "4Gi" is understood)."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        size = value
-    else:
-        match = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) else None
-        unit = _UNITS.get(match[2].lower()) if match else None
-        if match is None or unit is None:
-            raise ValueError('must be a size: bytes as a whole number, or text such as "512MB" or "4GiB"')
-        size = int(Decimal(match[1]) * unit)
-    if not 0 <= size <= _LARGEST:
-        raise ValueError("must be a size from 0 to 1 EiB")
-    return size
-
-
-SMALLEST_LIMIT = 64 * 1024
-"""Bytes. A smaller limit is a number without its unit."""
-
-
-def parse_limit(value: object) -> int | float:
-    """A size above 0 in bytes, or "80%" as the fraction 0.8."""
-    if isinstance(value, str) and (match := _QUANTITY.fullmatch(value.strip())) and match[2] == "%":
-        share = float(match[1]) / 100
-        if not 0 < share <= 1:
-            raise ValueError("must be above 0% and at most 100%")
-        return share
-    try:
-        size = parse_size(value)
-    except ValueError as error:
-        raise ValueError(f'{error}, or a share such as "80%"') from None
-    if 0 < size < SMALLEST_LIMIT:
-        raise ValueError(f'must be at least {SMALLEST_LIMIT} bytes, got {size}; write "4GiB", or "80%" for a share')
-    return _above_zero(size)
-
-
-def _of_a_head(size: int) -> int:
-    if not 1024 <= size <= 64 * 1024:
-        raise ValueError("must be 1 to 64 KiB")
-    return size
-
-
-def _of_a_process(size: int) -> int:
-    if size < 128 * 1024**2:
-        raise ValueError("must be 128 MiB or more: so much a process takes without a model")
-    return size
-
-
-def _above_zero(size: int) -> int:
-    if size == 0:
-        raise ValueError("must be above 0 bytes")
-    return size
-
-
-def _parse_threads(value: object) -> int:
-    count = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 9 else value
-    if value == "auto":
-        return 0
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 1024:
-        raise ValueError('must be a whole number from 1 to 1024, or "auto"')
-    return count
-
-
-def _ascending(lengths: list[int]) -> list[int]:
-    if sorted(set(lengths)) != lengths:
-        raise ValueError("must ascend")
-    return lengths
-
-
-def _parse_versions(value: object) -> VersionPolicy:
-    if value == "latest":
-        return 1
-    if value == "all":
-        return "all"
-    given = value if isinstance(value, list | tuple) else [value]
-    numbers = [number for number in given if type(number) is int and 1 <= number <= LARGEST_VERSION]
-    if not numbers or len(numbers) < len(given):
-        raise ValueError('must be "latest", "all", how many of the newest, or an array of numbers from 1 on')
-    return tuple(sorted(set(numbers))) if given is value else numbers[0]
-
-
-def _off_is_none(value: object) -> object:
-    return None if value is False or value in ("false", "off") else value
-
-
-def check_id(value: str) -> str:
-    """A model's id goes into addresses, file names and metrics, so it is plain."""
-    if len(value) > 128:
-        raise ValueError("must have at most 128 characters")
-    if not _ID.fullmatch(value) or ".." in value or "." in value.split("/"):
-        raise ValueError('must be letters, digits, ".", "_" and "-", in segments parted by "/", without ".."')
-    if taken := _ROUTE_WORDS.intersection(value.split("/")[1:]):
-        raise ValueError(f'must not have the segment "{min(taken)}" after a "/": an address would have two meanings')
-    return value
-
-
-BY_NAME = "auto"
-"""A model whose backend follows from its file's name."""
-BACKENDS = (BY_NAME, *(backend for backend, kind in KINDS.items() if kind.suffixes))
-
-
-def check_backend(value: str) -> str:
-    if value not in BACKENDS:
-        raise ValueError(f"must be one of {', '.join(map(repr, BACKENDS))}".replace("'", '"'))
-    return value
-
-
-ROLES: Mapping[str, Role] = {
-    **dict.fromkeys(("read_only", "read", "readonly", "ro"), Role.READ_ONLY),
-    **dict.fromkeys(("inference", "infer", "user"), Role.INFERENCE),
-    **dict.fromkeys(("admin", "administrator"), Role.ADMIN),
-}
-"""Every spelling of a role, in any case."""
-
-
-def parse_role(value: object) -> Role:
-    role = ROLES.get(value.strip().lower()) if isinstance(value, str) else None
-    if role is None:
-        raise ValueError('must be "read_only", "inference" or "admin"')
-    return role
-
-
-def _lower(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
-
-
-def parse_broker(value: object) -> object:
-    """In any case. SnoozeML's "mock" lives inside of its client."""
-    if _lower(value) == "mock":
-        raise ValueError('must be "redis", "rabbitmq" or "kafka" (a mock is served by the client itself, and needs no daemon)')
-    return _lower(value)
-
-
-Size = Annotated[int, BeforeValidator(parse_size)]
-SizeAboveZero = Annotated[int, BeforeValidator(parse_size), AfterValidator(_above_zero)]
-HeadSize = Annotated[int, BeforeValidator(parse_size), AfterValidator(_of_a_head)]
-ProcessMemory = Annotated[int, BeforeValidator(parse_size), AfterValidator(_of_a_process)]
-Limit = Annotated[int | float, BeforeValidator(parse_limit)]
-Size0 = Annotated[int, Field(ge=0, le=2**31)]
-Size1 = Annotated[int, Field(ge=1, le=2**31)]
-"""Of a dimension."""
-Lengths = Annotated[list[Size1], AfterValidator(_ascending)]
-Threads = Annotated[int, BeforeValidator(_parse_threads)]
-Versions = Annotated[Any, BeforeValidator(_parse_versions)]
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-BackendName = Annotated[str, AfterValidator(check_backend)]
-ModelId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(check_id)]
-OptionalPort = Annotated[Annotated[int, Field(ge=0, le=65535)] | None, BeforeValidator(_off_is_none)]
-
-LARGEST_VERSION = 2**63 - 1
-"""Some number their versions by the clock."""
-_YEARS = 1e9
-"""Upper bound of seconds, so that sums stay exact; 31 years."""
+from wakeful.config.values import (
+    BACKENDS,
+    BY_NAME,
+    YEARS,
+    BackendName,
+    Broker,
+    HeadSize,
+    Lengths,
+    Limit,
+    MessageFormat,
+    ModelId,
+    OptionalPort,
+    ProcessMemory,
+    RoleName,
+    Size,
+    Size0,
+    Size1,
+    SizeAboveZero,
+    Text,
+    Threads,
+    Versions,
+)
 
 
 def setting(default: Any, meaning: str, *, unit: str = "", form: str = "", **rest: Any) -> Any:
     """One key. `unit` and `form` (how the type is written where the annotation does not tell) are for the reference."""
     return Field(default, description=meaning, json_schema_extra={"unit": unit, "form": form}, **rest)
-
-
-# Tables ------------------------------------------------------------------------------------------------------------------------------
 
 
 class Table(BaseModel):
@@ -287,8 +138,8 @@ class TuningTable(Table):
     min_replicas: int = setting(0, "replicas that are kept whatever happens", ge=0, le=1024)
     replicas: int | None = setting(None, "exactly this many while awake, instead of by load", ge=1, le=1024)
 
-    idle_timeout_secs: float = setting(300.0, "sleep after so long without a request; 0: never by time", unit="s", ge=0, le=_YEARS)
-    min_residency_secs: float = setting(10.0, "no eviction before a model has been loaded so long", unit="s", ge=0, le=_YEARS)
+    idle_timeout_secs: float = setting(300.0, "sleep after so long without a request; 0: never by time", unit="s", ge=0, le=YEARS)
+    min_residency_secs: float = setting(10.0, "no eviction before a model has been loaded so long", unit="s", ge=0, le=YEARS)
     pinned: bool = setting(False, "loaded at start and never put to sleep")
     load_timeout_secs: float = setting(120.0, "a load that takes longer has failed", unit="s", gt=0, le=86_400)
 
@@ -446,7 +297,7 @@ class AuthTable(Table):
 class ApiKeyTable(Table):
     """[[auth.api_keys]]"""
 
-    role: Annotated[Role, BeforeValidator(parse_role)] = setting(Role.INFERENCE, "what its holder may do", form="`read_only`, `inference` or `admin`")
+    role: RoleName = setting(Role.INFERENCE, "what its holder may do", form="`read_only`, `inference` or `admin`")
     key: Text | None = setting(None, "the key itself")
     key_env: Text | None = setting(None, "environment variable of the daemon that has it")
     name: str = setting("", "whose key it is")
@@ -467,7 +318,7 @@ class StreamTable(Table):
     """[[streams]]"""
 
     name: Text = setting("default-stream", "what events and metrics call it; no two streams share one")
-    broker: Annotated[Literal["redis", "rabbitmq", "kafka"], BeforeValidator(parse_broker)] = setting("redis", "what kind of server it is")
+    broker: Broker = setting("redis", "what kind of server it is")
     endpoint: Text = setting("redis://127.0.0.1:6379", "where it is: `redis://`, `rediss://`, `amqp://`, `amqps://`, or `HOST:PORT,...` of Kafka")
     endpoint_env: Text | None = setting(None, "environment variable of the daemon that has the endpoint, for one with a password")
     input_topic: Text = setting("snooze.requests", "Redis stream, queue or topic with requests")
@@ -478,7 +329,7 @@ class StreamTable(Table):
     auto_create_topics: bool = setting(True, "whether topics that are missing are created")
     concurrency: int = setting(16, "most messages in hand at a time; further ones stay with the broker", unit="messages", gt=0, le=10_000)
     partitions: int = setting(1, "partitions of topics that are created in Kafka", gt=0, le=10_000)
-    format: Annotated[Literal["json", "protobuf"], BeforeValidator(_lower)] = setting("json", "form of requests and answers")
+    format: MessageFormat = setting("json", "form of requests and answers")
 
 
 SECRETS = frozenset({"key", "secret"})

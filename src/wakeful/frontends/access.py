@@ -15,8 +15,8 @@ import jwt
 from jwt.warnings import InsecureKeyLengthWarning
 
 from wakeful import clock
-from wakeful.config.schema import ROLES
 from wakeful.config.settings import AuthSettings, JwtSettings, Role
+from wakeful.config.values import ROLES
 from wakeful.errors import Forbidden, Unauthenticated
 
 warnings.filterwarnings("ignore", category=InsecureKeyLengthWarning)  # the configuration has warned, once and in its own words

@@ -12,7 +12,7 @@ from wakeful.config.beside import keys_of_model, settings_file, text_of
 from wakeful.config.document import read_document
 from wakeful.config.kinds import KINDS, kind_of
 from wakeful.config.problems import Place, Problem
-from wakeful.config.schema import check_id
+from wakeful.config.values import check_id
 from wakeful.errors import Conflict, InvalidInput
 from wakeful.models.drafts import Draft, sweep, write_whole
 from wakeful.models.errands import Errands
