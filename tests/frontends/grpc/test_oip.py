@@ -1,11 +1,13 @@
 """ModelInfer's wire form, against protobuf's own."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wakeful.errors import InvalidInput
@@ -79,6 +81,12 @@ def test_typed_contents(datatype: str) -> None:
     assert decoded(made).inputs == (Tensor("x", datatype, (2,), data),)
 
 
+def test_many_typed_elements() -> None:
+    made, elements = request(Tensor("x", "INT32", (oip.AT_ONCE + 3,), b""), raw=False), np.arange(oip.AT_ONCE + 3, dtype="<i4")
+    made.inputs[0].contents.int_contents.extend(elements)
+    assert decoded(made).inputs[0].data == elements.tobytes()
+
+
 def wrong(change: Callable[[Any], object], *tensors: Tensor, **options: Any) -> str:
     made = request(*(tensors or (X,)), **options)
     change(made)
@@ -150,13 +158,43 @@ def test_a_message_is_cut_where_its_fields_are(fields: list[tuple[int, bytes]]) 
     assert [begin for _, begin, _, _ in cut] == [0, *(end for *_, end in cut)][: len(cut)]
 
 
-@given(st.binary(max_size=200))
-def test_noise_is_refused_or_read_as_protobuf_reads_it(noise: bytes) -> None:
+def long_varint(number: int, padding: int) -> bytes:
+    """With more bytes than it takes."""
+    short = wire.varint(number)
+    return short[:-1] + bytes([short[-1] | 0x80]) + b"\x80" * (padding - 1) + b"\0" if padding else short
+
+
+numbers = st.sampled_from([0, 1, 2, 4, 2**31, 2**35, 2**63])
+pieces = st.one_of(
+    st.builds(wire.field, st.integers(1, 7), st.sampled_from([b"", b"m", "€".encode(), b"\xff", bytes(8)]) | st.binary(max_size=6)),
+    st.sampled_from([request(X, id="7"), request(X, raw=False), request(S), request(model_version="1")]).map(lambda made: made.SerializeToString()),
+    st.builds(lambda number, data, padding: wire.tag(number) + long_varint(len(data), padding) + data,
+              st.integers(1, 7), st.binary(max_size=4), st.integers(0, 10)),
+    st.builds(lambda head, number, padding: bytes([head]) + long_varint(number, padding), st.integers(0, 255), numbers, st.integers(0, 10)),
+    st.builds(lambda number, padding: long_varint(number << 3 | 2, padding) + b"\1a", st.integers(1, 20), st.integers(0, 10)),
+    st.binary(max_size=20),
+)
+
+
+@settings(max_examples=1000)
+@given(st.lists(pieces, max_size=5).map(b"".join), st.integers(0, 3))
+def test_a_message_is_refused_or_read_as_protobuf_does(encoded: bytes, cut_off: int) -> None:
+    encoded = encoded[: len(encoded) - cut_off]
     try:
-        head, _, _ = oip.decode_infer(noise)
-    except InvalidInput:
+        expected = oip.Request.FromString(encoded)
+    except DecodeError:
+        with pytest.raises(InvalidInput):
+            oip.decode_infer(encoded)
         return
-    assert head.model == oip.Request.FromString(noise).model_name
+    head, id, raw = oip._divide(encoded)
+    read = oip.Request.FromString(head)
+    read.id = id
+    read.raw_input_contents.extend(bytes(data) for data in raw)
+    read.DiscardUnknownFields()
+    expected.DiscardUnknownFields()
+    assert read == expected
+    with suppress(InvalidInput):
+        oip.decode_infer(encoded)
 
 
 @pytest.mark.parametrize("id", ["", "7", "€" * 100])

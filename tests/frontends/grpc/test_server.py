@@ -1,36 +1,20 @@
 """The door: what is checked before a method sees a call."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.frontends.grpc.heard import Heard
 from wakeful.config.settings import AuthSettings, Role
 from wakeful.errors import WakefulError
 from wakeful.frontends.access import Access
-from wakeful.frontends.grpc.call import Call, Method
-from wakeful.frontends.grpc.errors import Code, Metadata
+from wakeful.frontends.grpc.call import Call
+from wakeful.frontends.grpc.errors import Code
 from wakeful.frontends.grpc.server import GrpcServer
 
 LIMIT = 100
-
-
-class Heard(Call):
-    """A call that keeps what becomes of it."""
-
-    def __init__(self, handler: Callable[[Call, bytes], None], role: Role | None = Role.INFERENCE) -> None:
-        super().__init__(Method("/m", role, "oip", handler, ""), [], None)
-        self.answers: list[bytes] = []
-        self.ended: tuple[Code, str, Metadata] | None = None
-
-    def respond(self, message: bytes) -> None:
-        self.answers.append(message)
-
-    send = respond
-
-    def end(self, code: Code, text: str, metadata: Metadata) -> None:
-        self.ended = code, text, metadata
 
 
 def echo(call: Call, message: bytes) -> None:

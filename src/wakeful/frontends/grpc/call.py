@@ -34,7 +34,8 @@ class Call(ABC):
         self.deadline = math.inf if seconds is None else monotonic() + seconds
         """Monotonic seconds."""
         self.waiter: InferRequest | None = None
-        """Has to know when the caller leaves."""
+        """Has to know when the caller leaves. It knows its call, so it is forgotten at the end: together they would keep the message in memory until
+        the garbage collector comes, which is seldom."""
         self.gone = False
         self.on_leaving: Callable[[], None] | None = None
 
@@ -54,12 +55,14 @@ class Call(ABC):
         if not isinstance(error, WakefulError):
             log.error("a call could not be handled", exc_info=error)
         self.end(*render(error, self.method.dialect))
+        self.waiter = None
 
     def leave(self) -> None:
         """The caller does not wait any more. Whose time is up is told so by the engine, and counted so."""
         self.gone = True
         if self.waiter is not None and monotonic() < self.deadline - DEADLINE_SLACK:
             self.waiter.left = True
+        self.waiter = None
         if self.on_leaving is not None:
             self.on_leaving()
 

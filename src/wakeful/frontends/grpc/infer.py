@@ -36,6 +36,7 @@ class GrpcRequest(InferRequest, kw_only=True):
             self.call.fail(error)
         else:
             self.call.respond(encoded)
+            self.call.waiter = None
 
     def encode(self, outputs: Sequence[Tensor]) -> bytes:
         raise NotImplementedError
@@ -83,6 +84,7 @@ class InferHandlers:
             go_on(decoding.result)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller hears of it, and the log if it is a fault of ours
             call.fail(error)
+            error.__traceback__ = None  # it leads to what holds the error, and to the message: they would wait for the garbage collector
 
     def _oip(self, call: Call, arrived: float, decoded: Callable[[], OipInfer]) -> None:
         try:

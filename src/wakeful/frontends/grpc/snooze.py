@@ -57,7 +57,7 @@ def inputs_of(request: Any) -> tuple[Tensor, ...]:
     tensors: list[Tensor] = []
     seen: set[str] = set()
     for index, given in enumerate(request.inputs):
-        path, name, shape = f"inputs[{index}]", given.name, tuple(given.shape)
+        path, name = f"inputs[{index}]", given.name
         if not name.strip():
             raise InvalidInput.field(f"{path}.name", "a name", repr(name))
         if name in seen:
@@ -66,6 +66,7 @@ def inputs_of(request: Any) -> tuple[Tensor, ...]:
         if given.data_type != FP32:
             known = DATA_TYPES.values_by_number.get(given.data_type)
             raise InvalidInput.field(f"{path}.data_type", "DATA_TYPE_FP32", known.name if known else given.data_type)
+        shape = tuple(given.shape[: MOST_DIMENSIONS + 1])
         if len(shape) > MOST_DIMENSIONS or any(size < 0 for size in shape):
             raise InvalidInput.field(f"{path}.shape", f"at most {MOST_DIMENSIONS} dimensions of 0 or more", list(shape))
         data = given.raw_data
