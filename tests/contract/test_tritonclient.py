@@ -418,6 +418,11 @@ def test_shared_memory_is_refused(client: triton.InferenceServerClient) -> None:
     assert caught.value.status() == "404"
 
 
+def test_a_place_in_a_sequence_and_a_priority_change_nothing(client: triton.InferenceServerClient) -> None:
+    result = client.infer("ident", [fp32("x", [[1, 2, 3, 4]])], sequence_id=7, sequence_start=True, sequence_end=True, priority=1)
+    assert result.as_numpy("y").tolist() == [[1, 2, 3, 4]]
+
+
 def test_a_body_over_the_limit(client: triton.InferenceServerClient) -> None:
     """C40, C41"""
     status, message = refused(client, "identdyn", [fp32("x", np.zeros((1, 2_100_000)))])

@@ -1,4 +1,5 @@
-"""The README's blocks do what it says: they are run as they stand, but for the port and the waiting."""
+"""The README's blocks do what it says, and so does what the page of clients begins with: they are run as they stand, but for the port and the
+waiting."""
 
 import re
 import subprocess
@@ -17,6 +18,7 @@ from wakeful.cli.main import main
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BLOCKS = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))
+CURL = BLOCK.findall((ROOT / "docs" / "clients.md").read_text("utf-8").partition("## curl\n")[2].partition("\n## ")[0])
 ADDRESS = "127.0.0.1:8080"
 FRAUD = """<ir_version: 9, opset_import: ["": 17]>
 fraud (float[N,4] features) => (float[N,1] score) { sum = MatMul(features, weights)  score = Sigmoid(sum) }"""
@@ -75,7 +77,7 @@ def test_the_settings_are_right(models: Path, capsys: pytest.CaptureFixture[str]
     assert "1 model, no error: fraud" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", commands("curl"))
+@pytest.mark.parametrize("command", [*commands("curl"), *(text.strip() for _, text in CURL)])
 def test_curl_lines_answer(daemon: Daemon, command: str) -> None:
     assert ADDRESS in command
     command = command.replace(ADDRESS, f"{daemon.host}:{daemon.port}") + " --fail-with-body"
