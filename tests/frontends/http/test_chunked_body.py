@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.errors import InvalidInput
+from wakeful.errors import InvalidInput, TooLarge
 from wakeful.frontends.http.chunked_body import ChunkedBody
 
 
@@ -22,13 +22,13 @@ def cut(data: bytes, cuts: list[int]) -> list[bytes]:
 
 def outcome(parts: list[bytes], limit: int) -> tuple[str, bytes, bytes]:
     """How it ends, the body, and what is behind it, when a body arrives in these parts."""
-    body = ChunkedBody(limit)
+    body = ChunkedBody(limit, "max_body")
     for index, part in enumerate(parts):
         try:
             rest = body.feed(part)
         except InvalidInput:
             return "refused", b"", b""
-        if body.too_large:
+        except TooLarge:
             return "too large", b"", b""
         if rest is not None:
             return "complete", bytes(body.body), rest + b"".join(parts[index + 1 :])
@@ -50,7 +50,7 @@ def test_a_chunked_body_cut_anywhere(pieces: list[bytes], extension: bytes, trai
 @pytest.mark.parametrize("step", [1, 2, 3, 7])
 def test_a_chunked_body_byte_by_byte(step: int) -> None:
     data = chunked([b"hello", b" ", b"world" * 20], b";ext", b"Trailer: x\r\n")
-    body = ChunkedBody(1000)
+    body = ChunkedBody(1000, "max_body")
     answers = [body.feed(data[at : at + step]) for at in range(0, len(data), step)]
     assert answers[:-1] == [None] * (len(answers) - 1)
     assert answers[-1] == b""
@@ -67,7 +67,7 @@ def test_a_chunked_body_byte_by_byte(step: int) -> None:
 )
 def test_malformed_chunks(data: bytes) -> None:
     with pytest.raises(InvalidInput):
-        ChunkedBody(100).feed(data)
+        ChunkedBody(100, "max_body").feed(data)
     assert outcome([data[at : at + 1] for at in range(len(data))], 100) == ("refused", b"", b"")
 
 
@@ -78,18 +78,17 @@ def test_any_bytes_are_taken_or_refused_alike(data: bytes, cuts: list[int]) -> N
 
 @pytest.mark.parametrize("size", [b"b", b"7fffffff", b"fffffffffffffff"])
 def test_over_the_limit_is_known_from_the_declared_size(size: bytes) -> None:
-    body = ChunkedBody(10)
-    assert body.feed(size + b"\r\n") is None
-    assert body.too_large
+    body = ChunkedBody(10, "max_body")
+    with pytest.raises(TooLarge, match="max_body"):
+        body.feed(size + b"\r\n")
     assert body.body == b""
 
 
 def test_over_the_limit_in_sum() -> None:
-    body = ChunkedBody(10)
+    body = ChunkedBody(10, "max_body")
     assert body.feed(b"5\r\naaaaa\r\n5\r\nbbbbb\r\n") is None
-    assert not body.too_large
-    assert body.feed(b"1\r\nc\r\n") is None
-    assert body.too_large
+    with pytest.raises(TooLarge):
+        body.feed(b"1\r\nc\r\n")
 
 
 class Counted(bytes):
@@ -117,7 +116,7 @@ def test_the_work_is_linear(chunk: int) -> None:
     """However the chunks are cut, a byte is looked at a few times, not once for each chunk or piece."""
     total = min(chunk << 16, 1 << 22)
     data = chunked([b"x" * chunk] * (total // chunk))
-    body = ChunkedBody(total)
+    body = ChunkedBody(total, "max_body")
     Counted.seen = 0
     for at in range(0, len(data), 1 << 16):
         body.feed(Counted(data[at : at + (1 << 16)]))

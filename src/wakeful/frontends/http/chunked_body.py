@@ -3,7 +3,8 @@
 import re
 from typing import Literal
 
-from wakeful.errors import InvalidInput
+from wakeful.errors import InvalidInput, TooLarge
+from wakeful.telemetry.units import show_bytes
 
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 
@@ -15,12 +16,12 @@ class ChunkedBody:
     LINE_LIMIT = 4096
     TRAILER_LIMIT = 32 * 1024
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, setting: str) -> None:
+        """The limit in bytes, and the setting that says so."""
         self.body = bytearray()
         self._begun = 0
         """Bytes of all chunks so far, of which not all may have come."""
-        self.too_large = False
-        self._limit = limit
+        self._limit, self._setting = limit, setting
         self._line = b""
         """The beginning of a line whose end has not come."""
         self._chunk_left = 0
@@ -28,7 +29,7 @@ class ChunkedBody:
         self._expected: Literal["size", "data", "end of data", "trailer"] = "size"
 
     def feed(self, data: bytes) -> bytes | None:
-        """Raises InvalidInput for a malformed body; sets `too_large` and stops collecting when it exceeds the limit."""
+        """Raises InvalidInput for a malformed body, TooLarge as soon as one says that it exceeds the limit."""
         if self._line:
             data, self._line = self._line + data, b""
         at = 0
@@ -50,8 +51,6 @@ class ChunkedBody:
             line, at = data[at:end], end + 2
             if self._expected == "size":
                 self._begin_chunk(line)
-                if self.too_large:
-                    return None
             elif self._expected == "end of data":
                 if line:
                     raise InvalidInput.field("chunked body", "an empty line after a chunk", repr(line[:40]))
@@ -67,7 +66,8 @@ class ChunkedBody:
             raise InvalidInput.field("chunked body", "a chunk size in hexadecimal", repr(line[:40]))
         self._chunk_left = int(match[1], 16)
         self._begun += self._chunk_left
-        self.too_large = self._begun > self._limit
+        if self._begun > self._limit:
+            raise TooLarge(f"the body is over the limit of {show_bytes(self._limit)} ({self._setting})")
         self._expected = "data" if self._chunk_left else "trailer"
 
     def _skip_trailer(self, line: bytes) -> None:

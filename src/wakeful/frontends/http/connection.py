@@ -12,14 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from wakeful.errors import InvalidInput, TooLarge, Unavailable, WakefulError
 from wakeful.frontends.http.chunked_body import ChunkedBody
+from wakeful.frontends.http.elsewhere import elsewhere
 from wakeful.frontends.http.encoding import inflate
 from wakeful.frontends.http.errors import HeadersTooLarge, RequestTimeout, UnsupportedMedia, render
 from wakeful.frontends.http.head import LONGEST_REMEMBERED, REMEMBERED, Head, check_beginning, parse_head
 from wakeful.frontends.http.large_body import LargeBody
+from wakeful.frontends.http.line import Line
 from wakeful.frontends.http.patience import Patience, Watch
 from wakeful.frontends.http.response import json_head, response_head
 from wakeful.frontends.http.streamed_body import Sink, StreamedBody
@@ -27,15 +29,12 @@ from wakeful.frontends.wording import Dialect
 from wakeful.telemetry.units import show_bytes
 from wakeful.tensors import Buffer
 
-T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 LARGE_BODY = 64 * 1024
 """From here a body is received straight into its own buffer instead of through the loop's."""
 AHEAD_LIMIT = 64 * 1024
 """Bytes that a client may send ahead while its request is answered, before the connection is no longer read. No head may be longer."""
-SEALED_PIECE = 256 * 1024
-"""Bytes of an answer that are encrypted at once."""
 INFLATED_HERE = 4 * 1024
 """Compressed bytes, up to a thousand times as many inflated, that do not hold up the loop for long."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -92,18 +91,13 @@ NOT_UNDERSTOOD = Head(
 """Stands for a request whose head is wrong, or is not there, while it is refused."""
 
 
-class Connection(asyncio.Protocol):
-    __slots__ = (
-        "_buffer", "_chunks", "_discarding", "_end", "_ended", "_head", "_heads", "_paused", "_reading", "_sealed", "_shared", "_sink", "_stream",
-        "_transport", "_want_close", "_watch", "_writable", "waiter",
-    )
+class Connection(Line):
+    __slots__ = ("_chunks", "_end", "_head", "_heads", "_reading", "_shared", "_sink", "_stream", "_watch", "waiter")
 
     def __init__(self, shared: Shared) -> None:
+        super().__init__()
         self._shared = shared
         self._heads = shared.heads
-        self._transport: Any = None
-        self._buffer = b""
-        """Received and not yet understood."""
         self._end = 0
         """Length of the latest head."""
         self._head: Head | None = None
@@ -115,16 +109,6 @@ class Connection(asyncio.Protocol):
         """The body under way, if it is not collected: where it goes, and how."""
         self._reading = False
         """True while the body of `_head` is on its way."""
-        self._ended = False
-        """True when the client sends no more; it may still wait for answers."""
-        self._want_close = False
-        """True when the next answer is the last one."""
-        self._discarding = False
-        """True when the last answer is out, and what still comes is only read so that the client gets to see the answer."""
-        self._paused = False
-        self._writable = True
-        self._sealed = False
-        """True for TLS."""
         self._watch = Watch()
         self.waiter: Any = None
         """Whoever has to know when the client leaves: an object with an attribute `left`."""
@@ -132,8 +116,7 @@ class Connection(asyncio.Protocol):
     # ── asyncio.Protocol ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-        self._sealed = not self._transport.can_write_eof()
+        super().connection_made(transport)
         self._shared.connections.add(self)
         self._want_close = self._shared.closing
         if len(self._shared.connections) > self._shared.most_connections:
@@ -141,9 +124,8 @@ class Connection(asyncio.Protocol):
             self._transport.close()  # at once, even if that costs the client its answer
 
     def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
         self._shared.connections.discard(self)
-        self._want_close = self._discarding = True
-        self._buffer = b""
         self._abandon_stream()
         if self.waiter is not None:
             self.waiter.left = True
@@ -168,11 +150,8 @@ class Connection(asyncio.Protocol):
             self._transport.write(CONTINUE)
             asyncio.get_running_loop().call_later(patience, self._probe, 2 * patience)
 
-    def pause_writing(self) -> None:
-        self._writable = False
-
     def resume_writing(self) -> None:
-        self._writable = True
+        super().resume_writing()
         self._advance()
 
     def data_received(self, data: bytes) -> None:
@@ -195,7 +174,7 @@ class Connection(asyncio.Protocol):
             self._read_body()
         else:
             self._advance()
-            if len(self._buffer) > AHEAD_LIMIT:
+            if len(self._buffer) > AHEAD_LIMIT and not self._reading:  # what has been sent ahead is enough for now
                 self._pause_reading()
 
     # ── receiving ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -250,28 +229,26 @@ class Connection(asyncio.Protocol):
     def _begin(self, head: Head) -> None:
         """The body is not there yet, or more than it."""
         self._reading = True
-        limit, name = self._limit(head)
+        shared = self._shared
+        limit, name = (shared.max_upload, "max_upload") if head.route.streams else (shared.max_body, "max_body")
         if head.content_length > limit:
             self.fail(TooLarge(f"the body has {show_bytes(head.content_length)}, the limit is {show_bytes(limit)} ({name})"))
             return
         if head.route.refusal is not None and (head.chunked or head.content_length > len(self._buffer)):
             self.fail(head.route.refusal)
             return
-        if head.route.streams and not self._begin_stream(head):
+        chunks = ChunkedBody(limit, name) if head.chunked else None
+        if not head.route.streams:
+            self._chunks = chunks
+        elif not self._begin_stream(head, chunks):
             return
         if not self._buffer and not head.old and head.headers.get("expect", "").lower() == "100-continue":
             self._transport.write(CONTINUE)
-        if head.chunked:
-            self._chunks = ChunkedBody(limit)
         self._read_body()
         if self._reading:
             self._resume_reading()
             if self._ended:
                 self.close()
-
-    def _limit(self, head: Head) -> tuple[int, str]:
-        """Bytes of a body, and the setting that says so."""
-        return (self._shared.max_upload, "max_upload") if head.route.streams else (self._shared.max_body, "max_body")
 
     # ── streaming ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -279,7 +256,7 @@ class Connection(asyncio.Protocol):
         """Called by the handler of a route that streams: the body goes there, and the sink answers."""
         self._sink = sink
 
-    def _begin_stream(self, head: Head) -> bool:
+    def _begin_stream(self, head: Head, chunks: ChunkedBody | None) -> bool:
         """False if the handler did not want the body."""
         try:
             if head.encoded:
@@ -290,13 +267,8 @@ class Connection(asyncio.Protocol):
             return False
         sink, self._sink = self._sink, None
         assert sink is not None
-        self._stream = StreamedBody(sink, sys.maxsize if head.chunked else head.content_length, self._hold, partial(self._stream_over, sink))
+        self._stream = StreamedBody(sink, chunks or head.content_length, self._hold_back, partial(self._stream_over, sink))
         return True
-
-    def _read_stream(self, stream: StreamedBody) -> None:
-        data, self._buffer = self._buffer[: stream.left], self._buffer[stream.left :]
-        self._reading = len(data) < stream.left
-        stream.feed(data)
 
     def _stream_over(self, sink: Sink, error: Exception | None) -> None:
         if error is None:
@@ -313,25 +285,20 @@ class Connection(asyncio.Protocol):
             stream, self._stream = self._stream, None
             stream.abandon()
 
-    def _hold(self, wait: bool) -> None:
-        """The client has to wait, or not any more."""
-        if wait and not self._paused:
-            self._paused = True
-            self._transport.pause_reading()
-        elif not wait:
-            self._resume_reading()
-
     # ── collecting ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _read_body(self) -> None:
-        if self._chunks is not None:
-            self._read_chunks(self._chunks)
-            return
-        if self._stream is not None:
-            self._read_stream(self._stream)
-            return
-        head = self._head
+        head, stream, chunks = self._head, self._stream, self._chunks
         assert head is not None
+        if stream is not None:
+            self._feed(stream.feed)
+            stream.pass_on()
+            return
+        if chunks is not None:
+            if self._feed(chunks.feed):
+                self._chunks = None
+                self._handle(head, chunks.body)
+            return
         length = head.content_length
         if len(self._buffer) >= length:
             body = self._buffer if len(self._buffer) == length else self._buffer[:length]
@@ -341,51 +308,24 @@ class Connection(asyncio.Protocol):
             body, self._buffer = self._buffer, b""
             self._hand_over_to(LargeBody(self, self._large_body_received, length, body))
 
-    def _read_chunks(self, chunks: ChunkedBody) -> None:
+    def _feed(self, feed: Callable[[bytes], bytes | None]) -> bool:
+        """Let the body take what is its part of what has come. True once it is whole."""
         data, self._buffer = self._buffer, b""
         try:
-            rest = chunks.feed(data)
-        except InvalidInput as error:
+            rest = feed(data)
+        except WakefulError as error:
             self.fail(error)
-            return
-        assert self._head is not None
-        if chunks.too_large:
-            limit, name = self._limit(self._head)
-            self.fail(TooLarge(f"the body is over the limit of {show_bytes(limit)} ({name})"))
-            return
-        if rest is not None:
-            self._chunks = None
-            self._buffer = rest
-        if self._stream is not None:
-            self._reading = rest is None
-            self._stream.feed(bytes(chunks.body))
-            chunks.body.clear()
-            if rest is not None:
-                self._stream.end()
-        elif rest is not None:
-            self._handle(self._head, chunks.body)
-
-    def _hand_over_to(self, protocol: asyncio.BaseProtocol) -> None:
-        self._transport.pause_reading()  # the loop asks for the kind of protocol when it begins to read
-        self._transport.set_protocol(protocol)
-        self._paused = False
-        self._transport.resume_reading()
+            return False
+        if rest is None:
+            return False
+        self._buffer = rest
+        self._reading = False
+        return True
 
     def _large_body_received(self, body: Buffer) -> None:
         self._hand_over_to(self)
         assert self._head is not None
         self._handle(self._head, body)
-
-    def _pause_reading(self) -> None:
-        """What has been sent ahead is enough for now."""
-        if not self._reading and not self._paused:
-            self._paused = True
-            self._transport.pause_reading()
-
-    def _resume_reading(self) -> None:
-        if self._paused:
-            self._paused = False
-            self._transport.resume_reading()
 
     def _handle(self, head: Head, body: Buffer) -> None:
         self._reading = False
@@ -404,28 +344,9 @@ class Connection(asyncio.Protocol):
             head.route.handler(self, head, inflated())
 
         if len(body) > INFLATED_HERE:
-            self.elsewhere(work, handle)
+            elsewhere(work, handle, self.go_on)
         else:
             handle(work)
-
-    def elsewhere(self, work: Callable[[], T], then: Callable[[Callable[[], T]], None]) -> None:
-        """Do `work`, which takes long, in a thread. `then` is called here, with a function that gives the result or raises what `work` raised.
-        The request stays the current one; if its client leaves meanwhile, nothing more happens."""
-
-        def bare() -> T:
-            try:
-                return work()
-            except WakefulError as error:  # many may wait to be told, and their frames hold what was made of the bodies until then
-                error.__context__ = None
-                raise error.with_traceback(None) from None
-
-        def done(future: "asyncio.Future[T]") -> None:
-            if future.cancelled():
-                return
-            future.exception()  # or asyncio would complain where nobody takes it
-            self.go_on(partial(then, future.result))
-
-        asyncio.get_running_loop().run_in_executor(None, bare).add_done_callback(done)
 
     def go_on(self, handle: Callable[[], None]) -> None:
         """Handle the current request after all, unless its client has left."""
@@ -458,14 +379,8 @@ class Connection(asyncio.Protocol):
         said = ("keep-alive" if head.old else None) if keep else "close"
         self._transport.write(response_head(status, headers, content_type, len(body), said))
         if body and head.method != "HEAD":
-            self._write_body(body)
+            self._send(body)
         self._done(keep)
-
-    def _write_body(self, body: Buffer) -> None:
-        """TLS would hand all of it on, where nobody sees how much the client has taken; after a piece it notices that it has to wait."""
-        piece = SEALED_PIECE if self._sealed else len(body)
-        for begin in range(0, len(body), piece):
-            self._transport.write(body[begin : begin + piece] if len(body) > piece else body)
 
     def fail(self, error: Exception) -> None:
         """Answer with an error in the dialect of the route."""
@@ -493,7 +408,7 @@ class Connection(asyncio.Protocol):
         self._head = None
         self._watch.seen = None
         if not keep:
-            self._part()
+            self._part(self._shared.patience.leaving)
         elif self._buffer:
             asyncio.get_running_loop().call_soon(self._advance)  # not at once: answers would nest
             if len(self._buffer) <= AHEAD_LIMIT:
@@ -502,19 +417,6 @@ class Connection(asyncio.Protocol):
             self.close()
         elif self._paused:
             self._resume_reading()
-
-    def _part(self) -> None:
-        """Close; but closing over unread bytes would reset the connection, and the client might never see its answer."""
-        unread = self._discarding or bool(self._buffer)
-        self._want_close = self._discarding = True
-        self._buffer = b""
-        if unread and not self._ended:
-            if not self._sealed:
-                self._transport.write_eof()
-            self._resume_reading()
-            asyncio.get_running_loop().call_later(self._shared.patience.leaving, self._transport.close)
-        else:
-            self._transport.close()
 
     # ── the server's care ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -533,12 +435,6 @@ class Connection(asyncio.Protocol):
 
         TLS does not show its last bytes until the connection is closed."""
         return self.busy or self.receiving or self.unsent > 0 or (self._sealed and self._transport.is_closing())
-
-    @property
-    def unsent(self) -> int:
-        """Bytes that the client has not taken yet."""
-        size: int = self._transport.get_write_buffer_size()
-        return size
 
     def look_after(self, now: float) -> None:
         """Called now and then: give up on a client that does not do what it has to do next."""
@@ -573,13 +469,3 @@ class Connection(asyncio.Protocol):
     def _part_if_idle(self) -> None:
         if not self.busy and not self.receiving:
             self.close()
-
-    def close(self) -> None:
-        self._want_close = self._discarding = True
-        self._buffer = b""
-        self._transport.close()
-
-    def abort(self) -> None:
-        """Close now. (`close` waits until the client has taken what is on its way, and so does the loop when it closes.)"""
-        self._want_close = self._discarding = True
-        self._transport.abort()

@@ -8,6 +8,7 @@ from wakeful.engine import Engine
 from wakeful.errors import InvalidInput, WakefulError
 from wakeful.frontends.http import oip, snooze
 from wakeful.frontends.http.connection import Connection
+from wakeful.frontends.http.elsewhere import elsewhere
 from wakeful.frontends.http.head import Head
 from wakeful.frontends.http.oip import Infer
 from wakeful.frontends.http.turns import Turns
@@ -31,7 +32,7 @@ class HttpRequest(InferRequest, kw_only=True):
         """What takes long is encoded in a thread, from a copy."""
         if self.binary is not True and _are_large(outputs):
             kept = [output._replace(data=bytes(output.data)) for output in outputs]
-            self.connection.elsewhere(partial(self.encode, kept), lambda encoded: self.send(*encoded()))
+            elsewhere(partial(self.encode, kept), lambda encoded: self.send(*encoded()), self.connection.go_on)
             return
         try:
             body, json_length = self.encode(outputs)
@@ -81,7 +82,7 @@ class InferHandlers:
         json_length = head.headers.get(JSON_LENGTH)
         decode = partial(oip.decode_infer, body) if json_length is None else partial(_decode_mixed, body, json_length)
         if len(body) > DECODED_HERE:
-            connection.elsewhere(decode, partial(self._oip, connection, head, arrived))
+            elsewhere(decode, partial(self._oip, connection, head, arrived), connection.go_on)
         elif self._turns.free(arrived):
             self._oip(connection, head, arrived, decode)
         else:
@@ -91,7 +92,7 @@ class InferHandlers:
         arrived = monotonic()
         decode = partial(snooze.decode_infer, body)
         if len(body) > DECODED_HERE:
-            connection.elsewhere(decode, partial(self._snooze, connection, head, arrived))
+            elsewhere(decode, partial(self._snooze, connection, head, arrived), connection.go_on)
         elif self._turns.free(arrived):
             self._snooze(connection, head, arrived, decode)
         else:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from wakeful.frontends.http.chunked_body import ChunkedBody
+
 AHEAD = 4 * 1024 * 1024
 """Bytes that may wait for the thread before the client has to."""
 
@@ -24,10 +26,14 @@ class Sink(Protocol):
 class StreamedBody:
     """Between a connection, which calls this in the loop, and a sink. A sink is either completed or abandoned, once, and not while it takes."""
 
-    def __init__(self, sink: Sink, left: int, hold: Callable[[bool], None], over: Callable[[Exception | None], None]) -> None:
-        """`left`: bytes that are to come. `hold` is told whether the client has to wait; `over` hears that all has been taken, or why not."""
-        self.left = left
+    def __init__(
+        self, sink: Sink, extent: int | ChunkedBody, hold: Callable[[bool], None], over: Callable[[Exception | None], None]
+    ) -> None:
+        """`extent`: bytes of the body, or what tells its end. `hold` is told whether the client has to wait; `over` hears that all has been taken, or
+        why not."""
         self.received = 0
+        self._extent = extent
+        self._whole = False
         self._sink = sink
         self._hold = hold
         self._over = over
@@ -36,32 +42,41 @@ class StreamedBody:
         self._taking = False
         self._abandoned = False
 
-    def feed(self, data: bytes) -> None:
-        """Some more of the body, at most what is left of it."""
-        self.left -= len(data)
-        self.received += len(data)
-        self._ahead += len(data)
-        if data:
-            self._waiting.append(data)
-        if self._ahead > AHEAD:
-            self._hold(True)
-        self._pass_on()
+    def feed(self, data: bytes) -> bytes | None:
+        """Keep the body's part of `data`, until it is passed on. Returns what follows the body once that is whole, None before; raises what is wrong
+        with its chunks."""
+        piece, rest = self._split(data)
+        self.received += len(piece)
+        self._ahead += len(piece)
+        if piece:
+            self._waiting.append(piece)
+        self._whole = rest is not None
+        return rest
 
-    def end(self) -> None:
-        """What has come was all."""
-        self.left = 0
-        self._pass_on()
+    def _split(self, data: bytes) -> tuple[bytes, bytes | None]:
+        if isinstance(self._extent, int):
+            left = self._extent - self.received
+            return data[:left], data[left:] if len(data) >= left else None
+        rest = self._extent.feed(data)
+        piece = bytes(self._extent.body)
+        self._extent.body.clear()
+        return piece, rest
 
     def abandon(self) -> None:
         self._abandoned = True
         if not self._taking:
             self._sink.abandon()
 
-    def _pass_on(self) -> None:
-        if self._taking or self._abandoned:
+    def pass_on(self) -> None:
+        """Give the sink what it has not got, once it has taken what it has."""
+        if self._abandoned:
+            return
+        if self._ahead > AHEAD:
+            self._hold(True)
+        if self._taking:
             return
         if not self._waiting:
-            if self.left == 0:
+            if self._whole:
                 self._over(None)
             return
         data = b"".join(self._waiting)
@@ -80,4 +95,4 @@ class StreamedBody:
             self._over(error)
         else:
             self._hold(self._ahead > AHEAD)
-            self._pass_on()
+            self.pass_on()
