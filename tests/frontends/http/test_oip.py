@@ -370,10 +370,11 @@ def test_load_and_unload_bodies(body: bytes) -> None:
     oip.decode_unload(body)
 
 
-@pytest.mark.parametrize("name", ["config", "file:1/model.onnx"])
-def test_a_load_cannot_override(name: str) -> None:
+@pytest.mark.parametrize(("name", "value"), [("config", "["), ("config", "[]"), ("config", {}), ("file:1/model.onnx", "{}")])
+def test_a_load_brings_settings_and_nothing_else(name: str, value: object) -> None:
+    assert oip.decode_load(json.dumps({"parameters": {"config": '{"a":1}'}}).encode()) == {"a": 1}
     with pytest.raises(InvalidInput, match=f"parameters.{name}: "):
-        oip.decode_load(json.dumps({"parameters": {name: "{}"}}).encode())
+        oip.decode_load(json.dumps({"parameters": {name: value}}).encode())
 
 
 def test_a_bad_control_body() -> None:
