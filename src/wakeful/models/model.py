@@ -17,12 +17,14 @@ from wakeful.errors import ExecutionFailed, OutOfMemory, Unavailable, WakefulErr
 from wakeful.inference import InferRequest
 from wakeful.memory.supervisor import Standing, Supervisor
 from wakeful.models.backoff import Backoff
-from wakeful.models.culprits import Culprits, describe
+from wakeful.models.culprits import Culprits
 from wakeful.models.declared import disagreements
 from wakeful.models.file import ModelFile
 from wakeful.models.growth import Growth, Scene
-from wakeful.models.interface import UNKNOWN, Interface
+from wakeful.models.interface import Interface
+from wakeful.models.news import News
 from wakeful.models.probing import Probing
+from wakeful.models.restoring import Restoring
 from wakeful.models.tenancy import Tenancy
 from wakeful.models.waiters import Waiters
 from wakeful.replicas import threads
@@ -33,14 +35,12 @@ from wakeful.runtime.messages import Load, Probed, Ready, Warmup
 from wakeful.runtime.processes import Death, Processes
 from wakeful.telemetry.events import Events
 from wakeful.telemetry.metrics import Gauges, ModelStats, UnloadReason
-from wakeful.telemetry.units import show_bytes, show_seconds
+from wakeful.telemetry.units import show_seconds
 
 STEADY_SECONDS = 60.0
 """A replica that lived so long was no part of a series of deaths."""
 OOM_LOAD_TRIES = 2
 """Loads that may end out of memory, each after an eviction, before the model counts as failed."""
-TOLD_WAIT = 0.1
-"""Seconds of waiting for room from which a load's line tells of it."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,6 @@ class Model:
         self._until_awake = Waiters()
         self._until_asleep = Waiters()
         self._oom_loads = 0
-        self._told = UNKNOWN
-        """The verdict on its batching that people were told last."""
         self._probing = Probing(surroundings.processes, surroundings.spawn, self._probed)
         self._culprits = Culprits()
         self._closed = False
@@ -93,9 +91,8 @@ class Model:
         """Makes the model that takes this one's place once its replicas are gone."""
         self._leaving: UnloadReason | None = None
         """Why the model is being put to sleep by hand; None when it is not."""
-        self._restarts = Backoff()
-        """Between deaths and the restoring of what the settings keep loaded."""
-        self._restoring: asyncio.TimerHandle | None = None
+        self._restoring = Restoring(self._restore)
+        self._news = News(self.key, surroundings.events)
         stats.read_gauges = self._gauges
         self._interface_changed()
 
@@ -177,7 +174,7 @@ class Model:
         self._leaving = reason
         if reason == "manual":  # who asks for the model from here on wakes it again
             self._until_awake.fail(Unavailable(f"model {self.key} was put to sleep before it was ready", unstarted=True))
-        self._restore_later(None)
+        self._restoring.cancel()
         self._leave_when_served()
         await asleep
 
@@ -226,7 +223,7 @@ class Model:
         """In one step, so that there are never two models of one name."""
         assert self._successor is not None
         self._closed = True
-        self._restore_later(None)
+        self._restoring.cancel()
         model = self._successor()
         model.inherit(self)
         model.take_over(self.batcher.take())
@@ -275,7 +272,7 @@ class Model:
 
     def shut_down(self) -> None:
         """The daemon ends: give up what has not ended by itself."""
-        self._restore_later(None)
+        self._restoring.cancel()
         self._closed = True
         self.batcher.fail_all(Unavailable("the server is stopping", unstarted=True))
         self.batcher.fail_running(Unavailable("the server has stopped before the run ended"))
@@ -292,16 +289,15 @@ class Model:
         if not self.batcher.lanes:  # the first one is on its way, and brings the others that the settings ask for
             return
         growing = self._growth.decide(self._scene())
-        emit = self._around.events.emit
         if growing.hold is not None:
-            emit("scale", self.key, growing.hold)
+            self._news.not_scaled(growing.hold)
         if growing.more:
-            emit("scale", self.key, growing.reason, replicas=self.group.staying + growing.more)
+            self._news.scaled(growing.reason, self.group.staying + growing.more)
             self.stats.scaling_steps["up"] += growing.more
             for _ in range(growing.more):
                 self.group.start()
         if growing.back is not None:
-            emit("scale", self.key, growing.back, replicas=self.group.staying - 1)
+            self._news.scaled(growing.back, self.group.staying - 1)
             self.group.end(self.group.ready()[-1], "no_gain")
 
     def _scene(self) -> Scene:
@@ -341,20 +337,13 @@ class Model:
         self._interface_changed()
         took = monotonic() - replica.created
         self.stats.load_seconds.observe(took)
-        how = "copied from a live replica" if replica.split_from else "prepared copy" if message.prepared else "as shipped"
-        room = self._tenancy.waited(replica)
-        for_room = f", {show_seconds(room)} of it for room" if room >= TOLD_WAIT else ""
-        self._around.events.emit(
-            "load", self.key,
-            f"#{replica.index} ready in {show_seconds(took)} ({how}{for_room}), {show_bytes(replica.private_bytes)} private, {waiting} waiting",
-            replica=replica.index, seconds=took, room_seconds=room, private_bytes=replica.private_bytes, waiting=waiting, how=how,
-        )
+        self._news.ready(replica, message, took, self._tenancy.waited(replica), waiting)
         if first:
             self._fill_up()
             if self.interface.undecided:
                 self._probing.start(replica, self.file.identity)
-            elif not self.interface.merges and self.interface.verdict != self._told:
-                self._tell_batching()
+            elif not self.interface.merges:
+                self._news.batching(self.interface.verdict)
             if not message.prepared and self.settings.runtime.prepare == "auto" and KINDS[self.settings.backend].prepares:
                 self._around.wish_prepared(self)
         self._tell_awake()
@@ -366,16 +355,7 @@ class Model:
         for _ in range(wanted - self.group.staying):
             self.group.start()
 
-    def _restore_later(self, pause: float | None) -> None:
-        """After a pause bring back what the settings keep loaded; None: not any more."""
-        if self._restoring is not None:
-            self._restoring.cancel()
-            self._restoring = None
-        if pause is not None:
-            self._restoring = asyncio.get_running_loop().call_later(pause, self._restore)
-
     def _restore(self) -> None:
-        self._restoring = None
         if self.group.ready():
             self._fill_up()
         else:
@@ -388,7 +368,7 @@ class Model:
 
     def replica_died(self, replica: Replica, death: Death) -> None:
         self.stats.restarts[death.kind] += 1
-        self._around.events.emit("restart", self.key, f"#{replica.index}: {death.text}", cause=death.kind, replica=replica.index)
+        self._news.died(replica, death)
         lane = self._lanes.pop(replica.number, None)
         if lane is not None:
             self.batcher.lost(lane, death.text, out_of_memory=death.kind == "oom", crashed=death.crashed)
@@ -396,9 +376,9 @@ class Model:
             self._probing.ended(replica, death.text)
         now = monotonic()
         if now - replica.ready_at > STEADY_SECONDS:
-            self._restarts.clear()
+            self._restoring.forget_losses()
         if self._leaving is None:
-            self._restore_later(self._restarts.failed(ExecutionFailed(death.text), now))
+            self._restoring.lost(ExecutionFailed(death.text), now)
         self._leave_when_served()
         self._after_leaving()
 
@@ -409,12 +389,7 @@ class Model:
         lane = self._lanes.pop(replica.number, None)
         if lane is not None:
             self.batcher.lost(lane, "its replica was ended")
-        mapped = 0 if self.group.replicas else replica.shared_bytes
-        cached = f", left {show_bytes(mapped)} of its prepared copy to the page cache" if mapped else ""
-        self._around.events.emit(
-            "unload", self.key, f"#{replica.index}: {reason}, freed {show_bytes(replica.private_bytes)}{cached}",
-            reason=reason, replica=replica.index, private_bytes=replica.private_bytes, mapped_bytes=mapped,
-        )
+        self._news.gone(replica, reason, 0 if self.group.replicas else replica.shared_bytes)
         self._after_leaving()
 
     def _after_leaving(self) -> None:
@@ -429,17 +404,16 @@ class Model:
             self._hand_over()
         elif self._closed:
             self._until_awake.fail(Unavailable(f"model {self.key} was removed, or the server is stopping", unstarted=True))
-        elif self.batcher.room.size or self._until_awake or (self._stands and not by_hand and self._restoring is None):
+        elif self.batcher.room.size or self._until_awake or (self._stands and not by_hand and not self._restoring.planned):
             self._look_at_file()
             self._wake()
 
     def start_failed(self, replica: Replica, error: WakefulError) -> None:
-        events = self._around.events
         if self.group.ready() or self.group.starting:
-            events.emit("scale", self.key, f"#{replica.index} could not be added: {error.message}; going on with {self.group.staying}")
+            self._news.not_scaled(f"#{replica.index} could not be added: {error.message}; going on with {self.group.staying}")
             self._growth.failed(error, monotonic())
             if self._leaving is None:
-                self._restore_later(self._restarts.failed(error, monotonic()))
+                self._restoring.lost(error, monotonic())
             return
         if self._successor is not None:
             self._after_leaving()
@@ -452,8 +426,8 @@ class Model:
             return
         self._leaving = None
         pause = self.backoff.failed(error, monotonic())
-        self._restore_later(pause)
-        events.emit("refuse", self.key, f"load failed: {error.message}; not tried again for {show_seconds(pause)}", code=error.code)
+        self._restoring.after(pause)
+        self._news.load_failed(error, pause)
         refusal = type(error)(error.message, retry_after=pause, unstarted=True)
         self.batcher.fail_all(refusal)
         self.batcher.held = False
@@ -483,15 +457,11 @@ class Model:
         _replica_of(lane).condemn(Death("broken", "the model's process answered a run that it was not given"))
 
     def culprit_found(self, request: InferRequest, reason: str, *, crashed: bool) -> None:
-        whole = parts.outermost(request)
         refused = ""
         if crashed:
-            refused = self._culprits.add(whole, reason)
+            refused = self._culprits.add(parts.outermost(request), reason)
             asyncio.get_running_loop().call_soon(self.batcher.weed, lambda other: self._culprits.check(parts.outermost(other)))
-        self._around.events.emit(
-            "blame", self.key, f"{describe(whole)}: {reason}, {request.deaths} times while it ran this request{refused}",
-            request=whole.id, attempts=request.deaths, reason=reason,
-        )
+        self._news.blamed(request, reason, refused)
 
     def rows_limited(self, rows: int) -> None:
         """A larger run had no memory: remember that, also for the next life."""
@@ -507,33 +477,27 @@ class Model:
         self.interface.learn(message.signature, message.verdict)
         self.file.learn(signature=message.signature)
         foreign = self.settings.foreign
-        for text in disagreements(foreign, message.signature) if foreign is not None else ():
-            self._around.events.emit("config", self.key, f"{text}; the file counts", code="declared")
+        if foreign is not None:
+            self._news.declared_otherwise(disagreements(foreign, message.signature))
 
     def replica_probed(self, replica: Replica, message: Probed) -> None:
         self._probing.ended(replica, message)
 
     def _probed(self, replica: Replica, result: Probed | str) -> None:
         """The self-test is over: requests are merged from now on, or the description says why not."""
-        emit = self._around.events.emit
         signature = self.interface.signature
         if isinstance(result, str):
-            emit("probe", self.key, f"the self-test could not be made, requests run one by one: {result}")
+            self._news.untested(result)
         elif signature is not None and self.file.identity == self._probing.identity:  # the model may sleep again by now
             self.file.learn(verdict=result.verdict, lone_seconds={1: result.lone_seconds} if replica.forkable else {})
             self.interface.learn(signature, result.verdict)
-            self._tell_batching()
+            self._news.tested(self.interface.verdict)
             self._interface_changed()
         elif self.interface.undecided and self._leaving is None and (ready := self.group.ready()):  # the file was replaced meanwhile
             self._probing.start(ready[0], self.file.identity)
         if replica.state is State.READY:
             self.group.touched(replica)
         self._tell_awake()
-
-    def _tell_batching(self) -> None:
-        self._told = verdict = self.interface.verdict
-        batching = "merges requests" if verdict.mergeable else "runs requests one by one"
-        self._around.events.emit("probe", self.key, f"{batching}: {verdict.reason}", mergeable=verdict.mergeable)
 
     def _settled_awake(self) -> bool:
         return bool(self.group.ready()) and not self._probing.under_way
