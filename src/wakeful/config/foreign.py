@@ -1,6 +1,6 @@
 """What a model's directory says of it in another server's words: read as keys of [[models]], with an account of what counts and what does not."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from wakeful.config.settings import DeclaredTensor
@@ -36,6 +36,17 @@ class Account:
         for field in [field for field, keys in self.honoured.items() if key in keys]:
             del self.honoured[field]
             self.ignore(field, why)
+
+
+def fields_of(values: Mapping[str, Any], read: Callable[[str, Any], Any] = lambda _, value: value) -> dict[str, list[Any]]:
+    """JSON in the form that `Fields` takes: every field has all its values. `read` gives what a field's value stands for, where JSON has another
+    word for it."""
+    fields: dict[str, list[Any]] = {}
+    for name, written in values.items():
+        value = read(name, written)
+        many = value if isinstance(value, list) else [value]
+        fields[name] = [fields_of(one, read) if isinstance(one, dict) else one for one in many if one is not None]
+    return fields
 
 
 class Fields:

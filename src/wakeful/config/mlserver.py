@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from wakeful.config.foreign import Account, Fields
+from wakeful.config.foreign import Account, Fields, fields_of
 from wakeful.config.kinds import KINDS, SERVED, kind_of
 from wakeful.config.settings import DeclaredTensor
 
@@ -14,7 +14,7 @@ RUNTIMES = {
     "mlserver_xgboost.XGBoostModel": "xgboost", "mlserver_lightgbm.LightGBMModel": "lightgbm", "mlserver_catboost.CatboostModel": "catboost",
 }
 """MLServer's implementations to our backends."""
-PICKLES = "mlserver_sklearn.SKLearnModel"
+SKLEARN = "mlserver_sklearn.SKLearnModel"
 """Its models are pickles, which are programs: none is opened here."""
 USUAL_FILES = {
     "xgboost": ("model.bst", "model.json", "model.ubj"), "lightgbm": ("model.bst", "model.txt"), "catboost": ("model.cbm", "model.bin"),
@@ -26,15 +26,6 @@ _WHY = {
     "platform": "it follows from the file", "versions": "each version has its own settings",
 }
 _UNKNOWN = "not known here"
-
-
-def fields_of(values: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """JSON in the form that `Fields` reads: every field has all its values."""
-    fields: dict[str, list[Any]] = {}
-    for name, value in values.items():
-        many = value if isinstance(value, list) else [value]
-        fields[name] = [fields_of(one) if isinstance(one, dict) else one for one in many if one is not None]
-    return fields
 
 
 def read(values: Mapping[str, Any], account: Account) -> None:
@@ -73,7 +64,7 @@ def file_of(values: Mapping[str, Any]) -> tuple[tuple[tuple[str, ...], str | Non
     backend = RUNTIMES.get(str(implementation))
     names = (uri,) if isinstance(uri, str) and uri else USUAL_FILES.get(backend or "", ())
     why_not = ""
-    if implementation == PICKLES:
+    if implementation == SKLEARN:
         why_not = f"{implementation} opens pickles, which are programs, and none is opened here; convert the model to ONNX"
     elif names and "://" in names[0]:
         why_not = f"{names[0]} is elsewhere; put the file beside {FILE}"

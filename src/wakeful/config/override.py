@@ -6,7 +6,7 @@ from typing import Any
 from wakeful.config import triton
 from wakeful.config.beside import with_keys
 from wakeful.config.document import Document
-from wakeful.config.foreign import Account
+from wakeful.config.foreign import Account, fields_of
 from wakeful.config.problems import Problem
 from wakeful.config.schema import ModelTable
 from wakeful.config.settings import ModelSettings
@@ -34,7 +34,7 @@ def with_override(settings: ModelSettings, config: Mapping[str, Any]) -> tuple[M
         if key in config:
             account.ignore(key, why)
     rest = {key: value for key, value in config.items() if key not in own and key not in _NOT_OURS}
-    triton.read(_message(rest), settings.id, settings.backend, {settings.path.name}, account)
+    triton.read(fields_of(rest, _read), settings.id, settings.backend, {settings.path.name}, account)
     report: list[Problem] = []
     made = with_keys(settings, account.keys | own, Document(SOURCE), report)
     if made is None:
@@ -52,16 +52,14 @@ class _Strict(Account):
         super().ignore(field, why)
 
 
-def _message(values: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """JSON in the form that `foreign.Fields` reads: every field has all its values, and a map is its entries."""
-    fields: dict[str, list[Any]] = {}
-    for name, value in values.items():
-        many = value if isinstance(value, list) else [value]
-        if name in _MAPS and isinstance(value, dict):
-            many = [{"key": key, "value": inner} for key, inner in value.items()]
-        fields[name] = [_message(one) if isinstance(one, dict) else _number(name, one) for one in many if one is not None]
-    return fields
+def _read(name: str, value: object) -> object:
+    """A map is its entries, as in protobuf."""
+    if name in _MAPS and isinstance(value, dict):
+        return [{"key": key, "value": inner} for key, inner in value.items()]
+    if name in _LONG:
+        return [_number(one) for one in value] if isinstance(value, list) else _number(value)
+    return value
 
 
-def _number(name: str, value: object) -> object:
-    return int(value) if name in _LONG and isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 20 else value
+def _number(value: object) -> object:
+    return int(value) if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 20 else value

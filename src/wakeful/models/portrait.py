@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from wakeful.clock import monotonic
+from wakeful.config.kinds import KINDS
 from wakeful.models.model import Model
 from wakeful.telemetry.metrics import ModelStats
 
@@ -47,6 +48,8 @@ class Portrait(NamedTuple):
     """Seconds ago; None: never."""
     resident_bytes: int
     stats: ModelStats
+    helps: bool = False
+    """It only helps other models, as a tokenizer does: nobody asks for it by its name."""
     steps: tuple[ShownStep, ...] = ()
     """Of a pipeline whose models are known."""
 
@@ -81,6 +84,7 @@ def portrait(model: Model, versions: tuple[str, ...], resident_bytes: int) -> Po
         last_used=None if model.last_used is None else monotonic() - model.last_used,
         resident_bytes=resident_bytes,
         stats=model.stats,
+        helps=KINDS[settings.backend].serves_models,
     )
 
 

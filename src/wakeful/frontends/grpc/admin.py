@@ -7,15 +7,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from google.protobuf.json_format import ParseDict
-from google.protobuf.message import DecodeError
 
 from wakeful import __version__
 from wakeful.engine import Engine
-from wakeful.errors import InvalidInput
 from wakeful.frontends import oip_bodies
 from wakeful.frontends.grpc.call import Call, Handler
 from wakeful.frontends.grpc.infer import Spawn
-from wakeful.frontends.grpc.messages import message
+from wakeful.frontends.grpc.messages import message, parse
 
 Verb = Callable[[Any], Coroutine[Any, Any, dict[str, Any]]]
 
@@ -33,11 +31,7 @@ class AdminHandlers:
 
         async def run(call: Call, encoded: bytes) -> None:
             try:
-                try:
-                    given = request.FromString(encoded)
-                except DecodeError:
-                    raise InvalidInput(f"the message is no inference.{name}Request") from None
-                fields = await verb(given)
+                fields = await verb(parse(request, encoded))
                 call.respond(ParseDict(fields, response(), ignore_unknown_fields=True).SerializeToString())
             except Exception as error:  # noqa: BLE001 - whatever it is, the caller hears of it, and the log if it is a fault of ours
                 call.fail(error)

@@ -1,11 +1,9 @@
 """gRPC's standard health service. To ask for health is no use of a model, and takes no key."""
 
-from google.protobuf.message import DecodeError
-
 from wakeful.engine import Condition
-from wakeful.errors import InvalidInput, NotFound
+from wakeful.errors import NotFound
 from wakeful.frontends.grpc.call import Call
-from wakeful.frontends.grpc.messages import message
+from wakeful.frontends.grpc.messages import message, parse
 
 Request, Response = message("grpc.health.v1.HealthCheckRequest"), message("grpc.health.v1.HealthCheckResponse")
 
@@ -43,8 +41,5 @@ class Health:
 
 
 def _service(encoded: bytes) -> str:
-    try:
-        service: str = Request.FromString(encoded).service
-    except DecodeError:
-        raise InvalidInput("the message is no grpc.health.v1.HealthCheckRequest") from None
+    service: str = parse(Request, encoded).service
     return service

@@ -10,6 +10,9 @@ from typing import Any
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.message import DecodeError
+
+from wakeful.errors import InvalidInput
 
 HERE = Path(__file__).parent
 COMPILED = HERE / "messages.binpb"
@@ -26,6 +29,14 @@ def _pool() -> descriptor_pool.DescriptorPool:
 def message(name: str) -> Any:
     """The class of a message, by its full name."""
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(name))
+
+
+def parse(kind: Any, encoded: bytes) -> Any:
+    """The message of a class. Raises InvalidInput for what is none."""
+    try:
+        return kind.FromString(encoded)
+    except DecodeError:
+        raise InvalidInput(f"the message is no {kind.DESCRIPTOR.full_name}") from None
 
 
 def compiled() -> bytes:

@@ -14,12 +14,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from google.protobuf.message import DecodeError
 
 from wakeful.errors import InvalidInput
 from wakeful.frontends import raw_data
 from wakeful.frontends.grpc import wire
-from wakeful.frontends.grpc.messages import message
+from wakeful.frontends.grpc.messages import message, parse
 from wakeful.tensors import Buffer, DType, Tensor, encode_strings
 
 Request, Response = message("inference.ModelInferRequest"), message("inference.ModelInferResponse")
@@ -115,18 +114,11 @@ def _divide(encoded: bytes) -> tuple[bytes, str, list[memoryview]]:
 
 def _divide_slowly(encoded: bytes) -> tuple[bytes, str, list[memoryview]]:
     """Of a message with fields that are not known, or that is none."""
-    request = _parse(encoded)
+    request = parse(Request, encoded)
     id, raw = request.id, [memoryview(data) for data in request.raw_input_contents]
     request.ClearField("id")
     request.ClearField("raw_input_contents")
     return request.SerializeToString(), id, raw
-
-
-def _parse(encoded: bytes) -> Any:
-    try:
-        return Request.FromString(encoded)
-    except DecodeError:
-        raise InvalidInput("the message is no inference.ModelInferRequest") from None
 
 
 def _text(encoded: bytes, path: str) -> str:
@@ -137,7 +129,7 @@ def _text(encoded: bytes, path: str) -> str:
 
 
 def _read(head: bytes) -> Head:
-    request = _parse(head)
+    request = parse(Request, head)
     inputs = [_input(given, f"inputs[{index}]") for index, given in enumerate(request.inputs)]
     _check_names("inputs", [one.name for one in inputs])
     typed = None

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from google.protobuf.message import DecodeError
-
 from wakeful.errors import InvalidInput
 from wakeful.frontends import raw_data
 from wakeful.frontends.float32 import as_float32, numeric
 from wakeful.frontends.grpc import wire
-from wakeful.frontends.grpc.messages import message
+from wakeful.frontends.grpc.messages import message, parse
 from wakeful.tensors import DTYPES, Buffer, Tensor
 
 Request, TensorData = message("snoozeml.v1.ModelInferRequest"), message("snoozeml.v1.TensorData")
@@ -35,19 +33,11 @@ class Infer(NamedTuple):
 
 def decode_infer(encoded: bytes) -> Infer:
     """`parameters` have no meaning for inference. Raises InvalidInput with the path of the field."""
-    request = parse(encoded)
+    request = parse(Request, encoded)
     timeout = request.client_timeout_ms if request.HasField("client_timeout_ms") else None
     if timeout == 0:
         raise InvalidInput.field("client_timeout_ms", "milliseconds, 1 or more", 0)
     return Infer(request.model_id, inputs_of(request), timeout)
-
-
-def parse(encoded: bytes) -> Any:
-    """A ModelInferRequest. Raises InvalidInput."""
-    try:
-        return Request.FromString(encoded)
-    except DecodeError:
-        raise InvalidInput("the message is no snoozeml.v1.ModelInferRequest") from None
 
 
 def inputs_of(request: Any) -> tuple[Tensor, ...]:

@@ -3,6 +3,7 @@ thread."""
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -10,13 +11,12 @@ from typing import TypeVar
 import msgspec
 
 from wakeful.clock import monotonic
-from wakeful.config.kinds import KINDS
 from wakeful.engine import Engine
 from wakeful.errors import WakefulError
 from wakeful.frontends.http import openai
 from wakeful.frontends.http.connection import Connection
 from wakeful.frontends.http.head import Head
-from wakeful.models.model import Model
+from wakeful.models.portrait import Portrait
 from wakeful.tensors import Buffer
 from wakeful.text.call import Call
 from wakeful.text.texts import Texts
@@ -54,15 +54,12 @@ class TextHandlers:
         _respond(connection, openai.encode_reranked(wish, result), result.cut)
 
     def models(self, connection: Connection, head: Head, body: Buffer) -> None:
-        """Without the tokenizers, which nobody asks by themselves."""
-        models = (model for model in self._engine.registry.newest() if not KINDS[model.settings.backend].serves_models)
-        pipelines = (_pipeline_entry(pipeline.id) for pipeline in self._engine.pipelines)
-        connection.respond_json(openai.encode_models([*map(_entry, models), *pipelines]))
+        """This API knows no versions."""
+        chosen = [shown for shown in self._engine.portraits() if shown.newest and not shown.helps]
+        connection.respond_json(openai.encode_models([*map(_entry, chosen)]))
 
     def model(self, connection: Connection, head: Head, body: Buffer) -> None:
-        name = head.route.parameters["model"]
-        entry = _pipeline_entry(name) if name in self._engine.pipelines else _entry(self._engine.registry.get(name))
-        connection.respond_json(msgspec.json.encode(entry))
+        connection.respond_json(msgspec.json.encode(_entry(self._engine.portrait(head.route.parameters["model"]))))
 
     async def _decoded(self, decode: Callable[[Buffer], T], body: Buffer, arrived: float) -> T:
         try:
@@ -79,16 +76,10 @@ def _respond(connection: Connection, body: bytes, cut: int) -> None:
         connection.respond_json(body)
 
 
-def _entry(model: Model) -> Mapping[str, object]:
-    return openai.model_entry(model.id, _written(model.settings.path))
-
-
-def _pipeline_entry(name: str) -> Mapping[str, object]:
-    return openai.model_entry(name, 0)
-
-
-def _written(path: Path) -> int:
-    try:
-        return int(path.stat().st_mtime)
-    except OSError:
-        return 0
+def _entry(shown: Portrait) -> Mapping[str, object]:
+    """With the time at which its file was written; 0 where there is none, as for a pipeline."""
+    created = 0
+    if shown.path:
+        with suppress(OSError):
+            created = int(Path(shown.path).stat().st_mtime)
+    return openai.model_entry(shown.name, created)

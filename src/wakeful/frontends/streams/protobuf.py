@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from wakeful.frontends.grpc import snooze
+from wakeful.frontends.grpc.messages import parse
 from wakeful.frontends.streams.messages import Call, envelope
 from wakeful.tensors import Tensor
 
 
 class Protobuf:
     def open(self, payload: bytes) -> Call:
-        request = snooze.parse(payload)
+        request = parse(snooze.Request, payload)
         extra = request.parameters
         timeout = request.client_timeout_ms / 1000 if request.HasField("client_timeout_ms") else None
         id = extra.get("id") or extra.get("correlation_id")
