@@ -186,6 +186,8 @@ def test_a_message_that_nobody_survives_is_a_dead_letter(times: int, id: str, be
     assert f"was handed out {times} times and never answered" in letter(broker, f"{name}.dead", id)["error"]
     wait_until(lambda: pending(broker, f"{name}.in") == 0, "it is acknowledged")
     assert daemon.metric("wakeful_requests_total", model="ident", protocol="stream", outcome="ok") == before
+    told = daemon.wait_event("stream", text=f"{name}: the message was handed out")["figures"]
+    assert (told["stream"], told["times"]) == (name, times)
 
 
 def test_a_message_that_had_bad_luck_a_few_times_is_answered(bench: Bench, daemon: Daemon, broker: "redis.Redis") -> None:

@@ -249,17 +249,23 @@ class Stream:
             size, limit = show_bytes(len(delivery.payload)), show_bytes(self._max_message)
             raise TooLarge(f"the message has {size}, over the limit of {limit} (max_body)")
         if delivery.times > DELIVERIES + 1:  # even its envelope may be what is fatal
-            raise _poisonous(delivery)
+            raise self._poisonous(delivery)
         return self._form.open(delivery.payload)
 
     async def _decoded(self, call: Call, delivery: Delivery) -> tuple[Tensor, ...]:
         if delivery.times > DELIVERIES:
-            raise _poisonous(delivery)
+            raise self._poisonous(delivery)
         if call.fault is not None:
             raise call.fault
         if call.reply_to == self.settings.input_topic:
             raise InvalidInput("reply_to: the answer would be read as a request there")
         return await _here_or_elsewhere(call.inputs, len(delivery.payload), DECODED_HERE)
+
+    def _poisonous(self, delivery: Delivery) -> ExecutionFailed:
+        name, times = self.settings.name, delivery.times - 1
+        error = ExecutionFailed(f"the message was handed out {times} times and never answered: whoever takes it seems to die of it")
+        self._engine.events.emit("stream", "", f"{name}: {error.message}; it becomes a dead letter, untried", stream=name, times=times, state="fatal")
+        return error
 
     async def _infer(self, model: str, call: Call, inputs: tuple[Tensor, ...], arrived: float) -> list[Tensor] | None:
         """The outputs. What is refused for now is tried again until the deadline. None: the stream stops, and the message stays."""
@@ -296,10 +302,6 @@ class Stream:
         if self.settings.format == "json":
             topics.append((call and call.reply_to) or self.settings.output_topic)
         return [Letter(topic, body, id, model) for topic in topics]
-
-
-def _poisonous(delivery: Delivery) -> ExecutionFailed:
-    return ExecutionFailed(f"the message was handed out {delivery.times - 1} times and never answered: whoever takes it seems to die of it")
 
 
 async def _here_or_elsewhere(work: Callable[[], T], size: int, limit: int) -> T:
