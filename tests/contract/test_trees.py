@@ -13,7 +13,7 @@ from snoozeml import SnoozeClient
 from snoozeml.converters import export_xgboost
 
 from tests import trees
-from tests.daemon import Daemon, running
+from tests.daemon import Daemon, running, wait_until
 
 CONFIG = """
 [[models]]
@@ -176,12 +176,12 @@ def with_first(directory: Path) -> str:
 
 def wait_for_answer(daemon: Daemon) -> Any:
     """A failed load is tried again after a pause, and so is the import."""
-    import time
+    answers: list[Any] = []
 
-    end = time.monotonic() + 60
-    while True:
+    def answered() -> bool:
         status, body = daemon.infer("house", "input", [1.0] * 5, [1, 5])
-        if status == 200:
-            return body
-        assert time.monotonic() < end, body
-        time.sleep(0.05)
+        answers.append(body)
+        return bool(status == 200)
+
+    wait_until(answered, "the library is imported again", seconds=60)
+    return answers[-1]

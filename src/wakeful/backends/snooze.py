@@ -26,12 +26,9 @@ from wakeful.errors import ExecutionFailed, InvalidInput, OutOfMemory, Unavailab
 from wakeful.runtime.messages import Signature, TensorSpec
 from wakeful.tensors import element_count
 from wakeful.worker import snooze_worker
+from wakeful.worker.snooze_worker import ERROR, INFER, LARGEST, PROTOCOL, READY, RESULT, SHUTDOWN
 
-PROTOCOL = 1
-READY, INFER, RESULT, ERROR, SHUTDOWN = 1, 2, 3, 4, 5
 HEAD = struct.Struct("<IBI")
-LARGEST = 1 << 30
-"""Bytes of a frame."""
 JOIN_LIMIT = 64 * 1024
 """Bytes up to which a frame is put together and written at once."""
 PARTING_SECONDS = 1.0

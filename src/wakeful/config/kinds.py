@@ -35,7 +35,6 @@ KINDS: dict[str, Kind] = {
 PICKLES = (".pkl", ".pickle", ".joblib")
 """Ends of names of files that are never opened here: reading one runs whatever program is in it."""
 
-
 SERVED = ", ".join(backend for backend, kind in KINDS.items() if not kind.serves_models)
 """Kinds of models, for people."""
 

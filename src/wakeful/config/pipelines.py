@@ -1,4 +1,4 @@
-"""The [[pipelines]] of a file. What only the models' files can tell is checked when they are open (`models.pipeline`)."""
+"""The [[pipelines]] of a file. What only the models' files can tell is checked when they are open (`models.pipelines.plan`)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,6 +1,6 @@
 """What makes a model one of texts: the tokenizer beside its file, and what an export from Hugging Face says of itself in the files around it.
 
-A tokenizer is served by a process of its own, like a model (docs/decisions), so each adds one to the models that there are.
+A tokenizer is served by a process of its own, like a model (decision 28), so each adds one to the models that there are.
 """
 
 import os

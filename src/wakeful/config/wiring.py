@@ -18,7 +18,6 @@ class Names(NamedTuple):
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    optional: frozenset[str] = frozenset()
 
 
 class Link(NamedTuple):

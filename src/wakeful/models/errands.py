@@ -1,5 +1,5 @@
-"""Jobs about a model's file that no request waits for: preparing a fast-loading copy, and looking up a signature. Each is done by a process of its
-own at the lowest priority, one at a time, so that serving never feels them.
+"""Jobs about a model's file, each done by a process of its own. Those that nobody waits for, such as preparing a fast-loading copy, come one at a
+time and at the lowest priority, so that serving never feels them; a look for a caller, at a signature or at an upload, begins at once.
 """
 
 import asyncio

@@ -22,6 +22,7 @@ PROTOCOL = 1
 READY, INFER, RESULT, ERROR, SHUTDOWN = 1, 2, 3, 4, 5
 LENGTH, HEAD = struct.Struct("<I"), struct.Struct("<BI")
 LARGEST = 1 << 30
+"""Bytes of a frame."""
 
 
 class WorkerError(Exception):

@@ -9,6 +9,7 @@ import msgspec
 
 from wakeful.engine import Engine
 from wakeful.errors import InvalidInput
+from wakeful.frontends.http.admin import Spawn
 from wakeful.frontends.http.connection import Connection, Handler
 from wakeful.frontends.http.head import Head
 from wakeful.frontends.http.multipart import Multipart, boundary_of
@@ -22,7 +23,7 @@ LONGEST_TEXT = 16 * 1024
 """Bytes of a part that is no file."""
 
 
-def upload(engine: Engine, spawn: Callable[[Coroutine[Any, Any, None]], Any], info: Callable[[Portrait], ModelInfo]) -> Handler:
+def upload(engine: Engine, spawn: Spawn, info: Callable[[Portrait], ModelInfo]) -> Handler:
     """The handler of a route that streams."""
 
     def begin(connection: Connection, head: Head, _body: Buffer) -> None:
@@ -89,7 +90,7 @@ class Upload:
 
     def __init__(
         self, form: UploadForm, boundary: bytes, place: Callable[[Draft, dict[str, str]], Coroutine[Any, Any, None]],
-        spawn: Callable[[Coroutine[Any, Any, None]], Any],
+        spawn: Spawn,
     ) -> None:
         self._form = form
         self._parser = Multipart(boundary, form)
