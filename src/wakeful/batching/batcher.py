@@ -12,7 +12,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Protocol
 
 from wakeful.batching import collate, parts, policy
+from wakeful.batching.boarding import board
 from wakeful.batching.costs import ArrivalRate, CostModel, GroupCosts
+from wakeful.batching.doubts import Doubts
 from wakeful.batching.lane import Batch, Lane, Runner
 from wakeful.batching.padding import Padder
 from wakeful.batching.queue import BatchQueue
@@ -21,7 +23,7 @@ from wakeful.batching.settling import Settler
 from wakeful.batching.stealing import take_over
 from wakeful.clock import monotonic
 from wakeful.config.settings import BatchingSettings
-from wakeful.errors import ExecutionFailed, Overloaded, TimedOut, WakefulError
+from wakeful.errors import ExecutionFailed, TimedOut, WakefulError
 from wakeful.inference import FOREVER, InferRequest
 from wakeful.runtime.arena import Slot
 from wakeful.runtime.messages import Done, Failed
@@ -75,6 +77,7 @@ class Batcher:
         settler = Settler(stats)
         self._answer, self._refuse, self._drop = settler.answer, settler.refuse, settler.drop
         self._retries = Retries(self.limits, owner, self._enqueue, self._split, self._refuse)
+        self._doubts = Doubts(self._group_costs, owner.lane_stuck)
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._runs = 0
@@ -219,11 +222,7 @@ class Batcher:
         ahead, free = 0, []
         for lane in lanes:
             ahead += lane.queue.rows
-            left, elapsed = 0.0, now - lane.since
-            for _, batch in lane.running:
-                left += policy.remaining(batch.rows, elapsed, costs)
-                elapsed = 0.0
-            free.append(left)
+            free.append(lane.busy_for(now, costs))
         each = policy.cut(ahead + rows, self.limits, costs, FOREVER, len(lanes))
         return policy.prospect(rows, ahead, free, each, costs)
 
@@ -339,26 +338,15 @@ class Batcher:
         self._stats.queue_seconds.observe_all([now - request.arrived for request in requests])
 
     def _take(self, lane: Lane, now: float, max_rows: int, costs: CostModel) -> list[InferRequest]:
-        """The members of the next run: so many that the first of them is in time, and none that cannot be."""
-        first = lane.queue.first()
-        if first is None:
-            return []
+        """The members of the next run."""
         begins = now + policy.remaining(lane.running[0][1].rows, now - lane.since, self.costs) if lane.running else now
-        deadline, since = policy.too_late(begins, max_rows, self.limits, costs)
-        if lane.queue.rows <= max_rows:
-            since = -FOREVER  # nobody behind them is served sooner without them
-        requests, dropped = lane.queue.take(policy.fitting(max_rows, first.deadline - begins, costs), deadline, since)
-        if not requests:  # the estimate may be wrong, and only a run can show that
-            last = next((i for i in range(len(dropped) - 1, -1, -1) if not dropped[i].left and dropped[i].deadline > now), None)
-            requests = [] if last is None else [dropped.pop(last)]
-        for request in dropped:
-            if request.left or request.deadline <= now:
+        requests, dropped = board(lane.queue, now, begins, max_rows, self.limits, costs)
+        for request, error in dropped:
+            if error is None:
                 self._expired(request, now)
-            elif request.deadline <= deadline:
-                self._missed = True
-                self._refuse(request, TimedOut(f"its deadline leaves {request.deadline - now:.3f} s, and no run ends so soon", unstarted=True))
             else:
-                self._refuse(request, Overloaded("it would be answered later than target_p99_ms", retry_after=costs.estimate(1), unstarted=True))
+                self._missed = self._missed or isinstance(error, TimedOut)
+                self._refuse(request, error)
         return requests
 
     # ── answers in ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -466,22 +454,8 @@ class Batcher:
                         self._refuse(request, TimedOut(f"the deadline passed after {now - request.arrived:.3f} s, during the run"))
                     else:
                         nearest = min(nearest, request.deadline)
-            if lane.running and lane.running[0][0] != lane.doubted and lane.running[0][1].forsaken:
-                lane.doubted = lane.running[0][0]
-                self._doubt(lane, lane.doubted)
+            self._doubts.look_at(lane)
         self._deadline_timer = None
         self._next_deadline = FOREVER
         if nearest < FOREVER:
             self._watch_deadline(nearest)
-
-    def _doubt(self, lane: Lane, run: int) -> None:
-        """Nobody waits for this run any more: the replica may finish it, but not for ever."""
-        if not lane.running or lane.running[0][0] != run:
-            return
-        seconds = monotonic() - lane.since
-        batch = lane.running[0][1]
-        left = policy.longest_run(batch.rows, self._group_costs.of(batch.requests[0].group)) - seconds
-        if left > 0:
-            self._loop.call_later(left, self._doubt, lane, run)
-        else:
-            self._owner.lane_stuck(lane, seconds)

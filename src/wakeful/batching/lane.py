@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
+from wakeful.batching import policy
+from wakeful.batching.costs import CostModel
 from wakeful.batching.queue import BatchQueue
 from wakeful.inference import InferRequest
 from wakeful.runtime.arena import Slot
@@ -63,6 +65,14 @@ class Lane:
     @property
     def busy(self) -> bool:
         return bool(self.running or self.queue.size)
+
+    def busy_for(self, now: float, costs: CostModel) -> float:
+        """Seconds until what it runs has ended, as far as run times are known."""
+        left, elapsed = 0.0, now - self.since
+        for _, batch in self.running:
+            left += policy.remaining(batch.rows, elapsed, costs)
+            elapsed = 0.0
+        return left
 
     @property
     def load(self) -> tuple[int, int]:
