@@ -84,8 +84,7 @@ class App:
         )
         self.cores = usable_cores(budget.cpu_quota(), len(os.sched_getaffinity(0)))
         confinement = Confinement(**asdict(settings.server.workers))
-        hidden = (*settings.auth.variables, *(stream.endpoint_env for stream in settings.streams if stream.endpoint_env))
-        self.processes = Processes(lambda: budget.oom_kills() or 0, self._nursery_lost, confinement, hidden, self._printed)
+        self.processes = Processes(lambda: budget.oom_kills() or 0, self._nursery_lost, confinement, settings.secret_variables, self._printed)
         self.errands = Errands(self.processes, self.supervisor, self.cache, self.events, self.cores)
         self.surroundings = Surroundings(self.processes, self.supervisor, self.events, self.cores, self.errands.wish_prepared, self._spawn)
         self.repository = Repository(settings, self.registry, self._make_model, self.events)
@@ -279,6 +278,10 @@ class App:
         old, self.settings = self.settings, replace(settings, server=self.settings.server, memory=self.settings.memory, cache=self.settings.cache)
         if kept := differences(server_keys(self.settings) | bound_keys(self.settings), server_keys(settings) | bound_keys(settings)):
             text = f"{', '.join(kept)} changed, which takes a restart: the old values stay"
+            self.events.emit("config", "", text, code="restart")
+        if exposed := settings.secret_variables - old.secret_variables:
+            self.processes.hide(exposed)
+            text = f"processes with models that run already have seen {', '.join(sorted(exposed))}; a restart keeps it from all of them"
             self.events.emit("config", "", text, code="restart")
         if old.auth != settings.auth:
             self.doors.admit_by(settings.auth)

@@ -1,6 +1,7 @@
 """SIGHUP: the daemon goes over to the configuration as it is now. Nothing that was accepted is lost, and nothing is touched that is the same."""
 
 import http.client
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import closing
@@ -27,6 +28,11 @@ KEY = """
 [[auth.api_keys]]
 role = "admin"
 key = "a key that only tests show"
+"""
+NEWCOMER = """
+[[auth.api_keys]]
+role = "admin"
+key_env = "NEWCOMER"
 """
 
 
@@ -64,7 +70,7 @@ def reloading(tmp_path: Path) -> Iterator[Reloading]:
     onnx_models.slow(tmp_path / "endless.onnx", 50_000_000)
     config = tmp_path / "models.toml"
     config.write_text(configuration(first="", second=""))
-    with running(tmp_path / "daemon", "--config", str(config), "--no-grpc") as daemon:
+    with running(tmp_path / "daemon", "--config", str(config), "--no-grpc", env={"NEWCOMER": "a key that only tests show"}) as daemon:
         yield Reloading(daemon, config)
 
 
@@ -170,6 +176,23 @@ def test_keys_are_needed_from_then_on_also_on_connections_that_are_open(reloadin
         daemon.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "callers need other keys" in daemon.log, "it is read")
         assert ask(kept, "first", [1, 2, 3, 4], [1, 4])[0] == 401
+
+
+def test_a_variable_that_comes_to_hold_a_key_is_kept_from_nurseries_to_come(reloading: Reloading) -> None:
+    daemon = reloading.daemon
+    nursery = daemon.nursery()
+    assert b"NEWCOMER=" in Path(f"/proc/{nursery}/environ").read_bytes()
+    reloading.config.write_text(configuration(first="", second="") + NEWCOMER)
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "have seen NEWCOMER" in daemon.log, "it is told")
+    os.kill(nursery, signal.SIGKILL)
+
+    def another() -> bool:
+        """Until it has begun, a new process shows what the daemon has."""
+        others = [pid for pid, role in daemon.children().items() if role == "nursery" and pid != nursery]
+        return any(b"OMP_NUM_THREADS=" in (given := Path(f"/proc/{pid}/environ").read_bytes()) and b"NEWCOMER=" not in given for pid in others)
+
+    wait_until(another, "one begins that has not seen it")
 
 
 def test_what_takes_a_restart_is_told(reloading: Reloading) -> None:

@@ -388,3 +388,8 @@ class Settings:
     """What is allowed and yet probably not meant."""
     unread: frozenset[Path] = frozenset()
     """Files and directories that could not be looked at: what is served of them stays."""
+
+    @property
+    def secret_variables(self) -> frozenset[str]:
+        """Environment variables that hold keys, secrets or passwords: not for processes with models."""
+        return frozenset(self.auth.variables).union(stream.endpoint_env for stream in self.streams if stream.endpoint_env)

@@ -44,7 +44,7 @@ class Processes:
     ) -> None:
         """`hidden`: environment variables that are no business of a model's. `on_output` hears each line that one prints, and of which backend."""
         self._confinement = confinement
-        self._hidden = frozenset(hidden)
+        self._hidden = set(hidden)
         self._nurseries: dict[str, Nursery] = {}
         self._oom_kills = oom_kills
         self._oom_seen = oom_kills()
@@ -57,6 +57,10 @@ class Processes:
         self._orphaned: set[int] = set()
         """Process groups whose nursery has died. Their replicas are our children now."""
         become_subreaper()  # replicas of a dead nursery become ours
+
+    def hide(self, variables: Iterable[str]) -> None:
+        """Keep these out of nurseries that start from now on."""
+        self._hidden.update(variables)
 
     # ── forking ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
