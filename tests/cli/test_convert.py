@@ -136,6 +136,12 @@ def test_the_program_in_a_pickle_is_shut_in(tmp_path: Path) -> None:
     assert [path.name for path in home.iterdir()] == ["m.pkl"]
 
 
+def test_one_that_talks_without_end_is_ended(tmp_path: Path) -> None:
+    program = "import os, sys\nwhile True: os.write(int(sys.argv[1]), bytes(65536))"
+    done = convert(saved(tmp_path / "m.pkl", Hostile(program)))
+    assert (done.returncode, "it said more than was expected of it" in done.stderr) == (1, True), done.stderr
+
+
 def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     done = convert(saved(tmp_path / "m.pkl", Hostile("import time; time.sleep(100)")), "--timeout", 6)
     assert (done.returncode, "it took longer than 6 s" in done.stderr) == (1, True), done.stderr

@@ -18,6 +18,8 @@ from wakeful.config.kinds import PICKLES, kind_of
 from wakeful.runtime.conversion import Converted, Failed, Family, Input, Order, Step
 
 TIMEOUT = 300.0
+LONGEST_WORD = 1 << 20
+"""Bytes of what the process says at once: whatever runs in it may say more."""
 DATATYPES = ("FP32", "FP64", "INT64", "BYTES")
 FAMILIES: dict[str, Family] = {"xgboost": "XGBoost", "lightgbm": "LightGBM"}
 AMBIGUOUS: dict[str, Family] = {".json": "XGBoost", ".txt": "LightGBM"}
@@ -130,6 +132,8 @@ def _last_word(descriptor: int, timeout: float) -> Converted | Failed | None:
                 return Failed(f"it took longer than {timeout:g} s (--timeout allows more)")
             data = os.read(descriptor, 65536)
             *lines, rest = (rest + data).split(b"\n")
+            if len(rest) > LONGEST_WORD:
+                return Failed("it said more than was expected of it")
             for line in lines:
                 try:
                     word: Step | Converted | Failed = decode(line)
