@@ -143,6 +143,12 @@ sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(is_avail
 # ── what cannot be opened ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def snooze(path: Path, manifest: str) -> Path:
+    path.mkdir()
+    (path / "snooze_model.json").write_text(manifest)
+    return path
+
+
 @pytest.mark.parametrize(("make", "words"), [
     (lambda path: python_models.write(path, "import no_such_library"), ["wakeful_model.py, line 1", "No module named 'no_such_library'"]),
     (lambda path: python_models.write(path, "x = 1\ndef"), ["wakeful_model.py, line 2", "SyntaxError"]),
@@ -158,6 +164,12 @@ sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(is_avail
     (lambda path: python_models.ident(path, pyhton="python3"), ["wakeful_model.toml", "pyhton is not known"]),
     (lambda path: python_models.ident(path, python=3), ["wakeful_model.toml: python must be text, got 3"]),
     (lambda path: python_models.ident(path, env={"A": 1}), ["env.A must be text, got 1"]),
+    (lambda path: python_models.model(path, declares='signature = {"inputs": {"x": ([], [1])}, "outputs": {"y": ("FP32", [1])}}'), ["got []"]),
+    (lambda path: snooze(path, '{"env": {"A=B": "1"}}'), ["env.A=B cannot be a variable"]),
+    (lambda path: snooze(path, r'{"env": {"A": "\u0000"}}'), ["env.A cannot be a variable"]),
+    (lambda path: snooze(path, r'{"env": {"A": "\ud800"}}'), ["env.A cannot be a variable"]),
+    (lambda path: snooze(path, r'{"python": "bin/\u0000"}'), ["is not there, or may not be executed"]),
+    (lambda path: snooze(path, "[" * 100_000), ["snooze_model.json is not valid JSON"]),
     (lambda path: python_models.ident(path, python="venv/bin/python"), ["the interpreter venv/bin/python is not there"]),
     (lambda path: python_models.ident(path, **{"class": "Other"}), ["defines no class Other"]),
 ])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from wakeful.config.kinds import KINDS
+from wakeful.config.layouts import LARGEST_CONFIG
 from wakeful.config.load import Options, load
 from wakeful.config.problems import ConfigError
 from wakeful.config.settings import DeclaredTensor, ForeignSettings, ModelSettings, Settings, WarmupSettings
@@ -143,6 +144,18 @@ def test_a_broken_one_is_told_and_its_model_is_passed_over(tmp_path: Path) -> No
         load(Options(config=tmp_path / "c.toml"), {})
 
 
+def test_one_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    (problem,) = triton(tmp_path, "# " + "x" * LARGEST_CONFIG).warnings
+    assert f"config.pbtxt has more than {LARGEST_CONFIG} bytes" in problem.message
+
+
+def test_numbers_that_nothing_holds_do_not_count(tmp_path: Path) -> None:
+    _, foreign = only(triton(tmp_path, f"max_batch_size: {2**64} max_batch_size: {10**99}"))
+    assert foreign.ignored == (f"max_batch_size (expected a whole number of 64 bits, got {10**99})",)
+    _, foreign = only(mlserver(tmp_path, f'{{"name": "a", "max_batch_time": {10**400}}}'))
+    assert "max_batch_time (expected a number of 64 bits, got 1000" in foreign.ignored[0]
+
+
 def test_a_model_of_another_kind_is_told(tmp_path: Path) -> None:
     settings = triton(tmp_path, "platform: 'tensorrt_plan'", "m/1/model.plan")
     assert settings.models == ()
@@ -215,11 +228,14 @@ def test_few_words_suffice(tmp_path: Path) -> None:
         ({"implementation": "x"}, "has no name"),
         ([], "has no name"),
         ("{", "is no JSON"),
+        ("[" * 100_000, "is no JSON"),
+        ('{"name": "a", "x": ' + 700 * '{"x": ' + "1" + 701 * "}", "nested too deep"),
+        (" " * LARGEST_CONFIG + "{}", f"has more than {LARGEST_CONFIG} bytes"),
     ],
 )
 def test_what_cannot_be_served(tmp_path: Path, values: Any, words: str) -> None:
     (tmp_path / "good.onnx").touch()
-    settings = mlserver(tmp_path, values, "m/readme.md")
+    settings = mlserver(tmp_path, values, "m/model.onnx")
     assert [model.id for model in settings.models] == ["good"]
     (problem,) = settings.warnings
     assert words in problem.message

@@ -65,6 +65,7 @@ def test_numbers_and_words() -> None:
         ("a: 1\n}", 2, 1, "expected a field's name, got '}'"),
         ("a: 'open", 1, 4, "got \"'\""),
         ("a: 12b", 1, 4, "got '1'"),
+        ("a: " + 5000 * "9", 1, 4, "expected a number of 64 bits, got '999"),
         ("a 1", 1, 3, 'expected ":" or "{"'),
         ("a: }", 1, 4, "expected a value, got '}'"),
         ("a < b: 1 }", 1, 10, "expected a field's name, got '}'"),

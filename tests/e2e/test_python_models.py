@@ -19,6 +19,7 @@ SETTINGS = {
     "asleep": "load_timeout_secs = 1",
     "hung": "request_timeout_ms = 1000\nbatching = \"off\"",
     "pair": "replicas = 2",
+    "reaps": "replicas = 2",
     "openmp": "replicas = 2",
     "merged": 'batching = "on"\nbatch_policy = "timer"\nmax_batch_delay_ms = 10000\nmax_batch_size = 4',
     "wide": "threads = 2",
@@ -29,6 +30,7 @@ SETTINGS = {
 BARE_PYTHON = Path("/usr/bin/python3")
 """An interpreter in which nothing is installed."""
 
+COPIED = {"as shipped", "copied from a live replica"}
 PID = 'import os; return {"pid": [os.getpid()]}'
 
 
@@ -45,6 +47,14 @@ def make(models: Path) -> None:
     make_model(models / "refuses", top="class InvalidInput(Exception): pass", predict='raise InvalidInput("x must be sorted")')
     make_model(models / "exits", top="import os", predict="os._exit(5)", declares="")
     make_model(models / "crashes", top="import ctypes", predict="ctypes.string_at(0)", declares="")
+    make_model(models / "forks", top="import os", load="os.fork()", predict='os.fork(); return {"y": inputs["x"]}')
+    make_model(models / "reaps", top="import signal", load="signal.signal(signal.SIGCHLD, signal.SIG_IGN)", declares="", predict=PID)
+    make_model(models / "shuts", top="import os, sys", load="os.close(1); os.close(2)", predict='print("hm"); return {"y": inputs["x"]}')
+    make_model(models / "gags", top="import sys", load="sys.stdout.close(); sys.stderr.close()", predict='raise ValueError("all the same")')
+    make_model(models / "mumbles", predict=r'raise ValueError("\udcff")')
+    make_model(models / "rambles", declares="", predict='return {f"o{i}": [1] for i in range(20_000)}')
+    make_model(models / "slurs", declares="", predict=r'return {"\udcff": [1]}')
+    make_model(models / "vast", declares='signature = {"inputs": {f"x{i}": ("FP32", [1]) for i in range(20_000)}, "outputs": {"y": ("FP32", [1])}}')
     make_model(models / "leaves", top="import os", load="os._exit(4)")
     make_model(models / "missing", top="import math\nimport no_such_library")
     make_model(models / "asleep", top="import time", load="time.sleep(3600)")
@@ -192,6 +202,36 @@ def test_a_failed_import_names_its_line(daemon: Daemon) -> None:
 # ── how it ends ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize(("model", "words"), [
+    ("mumbles", r"ValueError: \udcff"),
+    ("rambles", "names and shapes of the model's tensors take "),
+    ("slurs", "cannot be told: 'utf-8' codec can't encode"),
+    ("gags", "ValueError: all the same"),
+])
+def test_what_cannot_be_told_fails_its_run_and_not_its_process(daemon: Daemon, model: str, words: str) -> None:
+    daemon.wake(model)
+    before = set(daemon.replicas())
+    status, error = tried(daemon, model)
+    assert (status, words in error) == (500, True), error
+    assert before <= set(daemon.replicas())
+
+
+def test_a_signature_that_cannot_be_told_is_a_load_that_failed(daemon: Daemon) -> None:
+    status, error = tried(daemon, "vast")
+    assert (status, "at most 131072 can be told" in error) == (503, True), error
+
+
+def test_a_model_that_has_closed_what_it_prints_to_answers(daemon: Daemon) -> None:
+    assert tried(daemon, "shuts") == (200, "")
+
+
+def test_a_child_that_comes_back_from_the_models_code_is_no_replica(daemon: Daemon) -> None:
+    before = set(daemon.replicas())
+    assert [tried(daemon, "forks") for _ in range(3)] == [(200, "")] * 3
+    assert daemon.wait_event("probe", "forks")["figures"]["mergeable"]
+    wait_until(lambda: len([pid for pid in set(daemon.replicas()) - before if alive(pid)]) == 1, "its children have ended")
+
+
 @pytest.mark.parametrize(("model", "words"), [("exits", "status 5"), ("crashes", "SIGSEGV")])
 def test_one_that_ends_its_process_in_a_run_fails_its_caller_alone(daemon: Daemon, model: str, words: str) -> None:
     status, error = tried(daemon, model)
@@ -246,7 +286,7 @@ def ways(daemon: Daemon, model: str) -> set[str]:
 
 
 def test_plain_code_is_copied_and_what_has_openmp_is_loaded_anew(daemon: Daemon) -> None:
-    for model, expected in (("pair", {"as shipped", "copied from a live replica"}), ("openmp", {"as shipped"})):
+    for model, expected in (("pair", COPIED), ("reaps", COPIED), ("openmp", {"as shipped"})):
         assert ask(daemon, oip(model, x(1))).status == 200
         assert ways(daemon, model) == expected
     assert "openmp: further replicas are loaded anew, not copied: it uses libgomp" in daemon.log

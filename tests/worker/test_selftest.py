@@ -180,3 +180,25 @@ class Starved(Plain):
 def test_running_out_of_memory_is_no_verdict() -> None:
     with pytest.raises(OutOfMemory):
         selftest.probe(Starved())
+
+
+class Frugal(Plain):
+    """x FP32 [N,4] -> twice that, made in the place of its input and given in a buffer that the next run of as many rows fills anew."""
+
+    signature = Signature((TensorSpec("x", "FP32", ("N", 4)),), (TensorSpec("y", "FP32", ("N", 4)),))
+
+    def __init__(self, *, leaks: bool) -> None:
+        self._buffers: dict[int, np.ndarray] = {}
+        self._leaks = leaks
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        rows = inputs["x"]
+        rows *= 2
+        buffer = self._buffers.setdefault(len(rows), np.empty_like(rows))
+        buffer[:] = rows + (1e-4 * rows.max() if self._leaks else 0)
+        return [buffer]
+
+
+@pytest.mark.parametrize("leaks", [False, True])
+def test_what_a_model_does_to_its_arrays_deceives_nobody(leaks: bool) -> None:
+    assert selftest.probe(Frugal(leaks=leaks)).mergeable != leaks

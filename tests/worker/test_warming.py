@@ -45,6 +45,24 @@ class Model(Plain):
         return []
 
 
+class Doubler(Model):
+    """Doubles what it is given in its place."""
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        super().run({name: array.copy() for name, array in inputs.items()})
+        for array in inputs.values():
+            array[...] = 2 * array
+        return list(inputs.values())
+
+
+def test_a_model_that_writes_into_its_inputs_gets_the_same_ones_each_time() -> None:
+    model = Doubler(IDS)
+    warm_up(model, [Warmup("random", rows=2, sizes=SIZES, count=3)])
+    first, *others = [run["ids"] for run in model.ran]
+    assert first.any()
+    assert all(np.array_equal(first, other) for other in others)
+
+
 @pytest.mark.parametrize("data", ["zeros", "random"])
 def test_shapes_and_types_are_those_of_the_model(data: str) -> None:
     inputs = inputs_of(SIGNATURE, Warmup(data, rows=2, sizes=SIZES, shapes=SHAPES))

@@ -4,9 +4,11 @@ The traceback goes to stderr, and so into the daemon's log. Callers get what was
 """
 
 import importlib.util
+import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
@@ -31,10 +33,11 @@ class ModelCode:
         self._directory = directory
         self._file = file
         try:
-            made = getattr(self._imported(), class_name, None)
-            if made is None:
-                raise Unavailable(f"{file} defines no class {class_name}")
-            self._model = made()
+            with _no_return_of_children():
+                made = getattr(self._imported(), class_name, None)
+                if made is None:
+                    raise Unavailable(f"{file} defines no class {class_name}")
+                self._model = made()
         except BaseException as error:  # sys.exit too
             raise self._load_fault(error) from error
         for method in ("load", "predict"):
@@ -45,7 +48,8 @@ class ModelCode:
         """Let the model load; the device that it was told. Raises as above."""
         device = _resolved(device)
         try:
-            self._model.load(str(self._directory), device)
+            with _no_return_of_children():
+                self._model.load(str(self._directory), device)
         except BaseException as error:  # as above
             raise self._load_fault(error) from error
         return device
@@ -69,7 +73,8 @@ class ModelCode:
     def predict(self, inputs: Mapping[str, np.ndarray]) -> Any:
         """Raises InvalidInput, OutOfMemory or ExecutionFailed."""
         try:
-            return self._model.predict(inputs)
+            with _no_return_of_children():
+                return self._model.predict(inputs)
         except BaseException as error:  # sys.exit too: it ends the run, not the replica
             self._tell(error)
             raise _run_fault(error) from error
@@ -95,7 +100,7 @@ class ModelCode:
         if not isinstance(name, str) or not isinstance(declared, Sequence) or len(declared) != 2:
             raise Unavailable(f'{place} must be a name with (datatype, shape), as "x": ("FP32", ["N", 4])')
         datatype, shape = declared
-        if datatype not in DTYPES:
+        if not isinstance(datatype, str) or datatype not in DTYPES:
             raise Unavailable(f"{place}: datatype must be one of {', '.join(DTYPES)}, got {datatype!r}")
         if not isinstance(shape, Sequence) or isinstance(shape, str):
             raise Unavailable(f"{place}: shape must be {SHAPE}, got {shape!r}")
@@ -111,7 +116,9 @@ class ModelCode:
 
     def _tell(self, error: BaseException) -> None:
         """Print the traceback from where the model's code begins."""
-        if type(error).__name__ != REFUSAL:
+        if type(error).__name__ == REFUSAL:
+            return
+        with suppress(Exception):  # the model may have put anything in the place of stderr
             traceback.print_exception(type(error), error, self._own(error.__traceback__) or error.__traceback__, limit=-FRAMES)
 
     def _own(self, frames: TracebackType | None) -> TracebackType | None:
@@ -132,6 +139,17 @@ class ModelCode:
         if innermost is None:
             return self._file
         return f"{Path(innermost.tb_frame.f_code.co_filename).name}, line {innermost.tb_lineno}"
+
+
+@contextmanager
+def _no_return_of_children() -> Iterator[None]:
+    """A process that the code in this block forks, and that comes out of it as if it were this one, would answer in its place: it ends here."""
+    pid = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != pid:
+            os._exit(0)
 
 
 def _run_fault(error: BaseException) -> WakefulError:

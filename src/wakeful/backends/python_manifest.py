@@ -68,7 +68,7 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise Unavailable(f"{path.name} cannot be read: {error}") from None
     try:
         values = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Unavailable(f"{path.name} is not valid {path.suffix[1:].upper()}: {error}") from None
     if not isinstance(values, dict):
         raise Unavailable(f"{path.name} must be an object with keys")
@@ -83,6 +83,17 @@ def _check(name: str, values: Mapping[str, Any], keys: Mapping[str, type]) -> No
     for variable, value in (values.get("env") or {}).items():
         if not isinstance(value, str):
             raise Unavailable(f"{name}: env.{variable} must be text, got {value!r}")
+        if not _is_variable(variable, value):
+            raise Unavailable(f"{name}: env.{variable} cannot be a variable: no name is empty or has a \"=\", and neither it nor {value!r} a NUL")
+
+
+def _is_variable(name: str, value: str) -> bool:
+    """May a process have it in its environment?"""
+    try:
+        os.fsencode(name + value)
+    except UnicodeEncodeError:
+        return False
+    return bool(name) and "=" not in name and "\0" not in name + value
 
 
 def _interpreter(name: str, values: Mapping[str, Any], directory: Path) -> str:
@@ -91,6 +102,6 @@ def _interpreter(name: str, values: Mapping[str, Any], directory: Path) -> str:
     if not wanted:
         return sys.executable
     found = str(directory / wanted) if "/" in wanted else shutil.which(wanted)
-    if found is None or not os.access(found, os.X_OK):
+    if found is None or not _is_variable("PATH", found) or not os.access(found, os.X_OK):
         raise Unavailable(f"{name}: the interpreter {wanted} is not there, or may not be executed")
     return found

@@ -106,6 +106,11 @@ def sample(signature: Signature, recipe: Recipe, style: Style, rows: int, random
     return arrays
 
 
+def run(backend: Backend, inputs: Arrays) -> list[np.ndarray]:
+    """A run as callers have it: the model may write into its inputs, and what it returned it may fill anew in its next run."""
+    return [output.copy() for output in backend.run({name: array.copy() for name, array in inputs.items()})]
+
+
 def required(signature: Signature) -> list[TensorSpec]:
     return [spec for spec in signature.inputs if not spec.optional]
 
@@ -160,7 +165,7 @@ def _widen(backend: Backend, recipe: Recipe) -> Recipe:
 def _refusal(backend: Backend, recipe: Recipe, style: Style) -> str:
     """Why the model does not take such an input; empty if it does."""
     try:
-        backend.run(sample(backend.signature, recipe, style, 1, default_rng(0)))
+        run(backend, sample(backend.signature, recipe, style, 1, default_rng(0)))
     except OutOfMemory:
         raise
     except WakefulError as error:

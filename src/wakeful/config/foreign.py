@@ -7,6 +7,9 @@ from wakeful.config.settings import DeclaredTensor
 
 T = TypeVar("T", int, float, str, bool)
 
+LARGEST = 2**64 - 1
+"""Of whole numbers, either way."""
+LONGEST_SHOWN = 100
 _WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
@@ -78,7 +81,7 @@ class Fields:
             if isinstance(value, dict):
                 found.append(Fields(value, self._account, f"{self._path}{name}."))
             else:
-                self._account.ignore(f"{self._path}{name}", f"expected a message, got {value!r}")
+                self._account.ignore(f"{self._path}{name}", f"expected a message, got {_shown(value)}")
         return found
 
     def message(self, name: str) -> "Fields | None":
@@ -91,9 +94,15 @@ class Fields:
         self._values.clear()
 
     def _checked(self, name: str, value: Any, kind: type[T]) -> T | None:
-        if kind is float and type(value) is int:
+        fits = type(value) is not int or abs(value) <= LARGEST
+        if kind is float and type(value) is int and fits:
             return float(value)  # type: ignore[return-value]  # it is a float that was asked for
-        if type(value) is not kind:
-            self._account.ignore(f"{self._path}{name}", f"expected {_WORDS[kind]}, got {value!r}")
+        if type(value) is not kind or not fits:
+            self._account.ignore(f"{self._path}{name}", f"expected {_WORDS[kind]}{'' if fits else ' of 64 bits'}, got {_shown(value)}")
             return None
         return value
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."

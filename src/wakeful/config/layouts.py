@@ -31,6 +31,8 @@ TOKENIZER = "tokenizer.json"
 USUAL_NAME = "model"
 """Of the file in a directory that is a model, without its suffix."""
 _NUMBER = re.compile(r"[1-9][0-9]{0,18}")
+LARGEST_CONFIG = 1024 * 1024
+"""Bytes of another server's configuration of a model."""
 _UNFINISHED = (".tmp", ".part", ".partial")
 """Ends of names that whatever is still being written has."""
 
@@ -217,12 +219,20 @@ def _file_in(
 
 def _read_pbtxt(file: Path) -> dict[str, list[Any]]:
     try:
-        return parse(file.read_text("utf-8"))
+        return parse(_read_config(file).decode())
     except TextProtoError as error:
         place = Place(str(file), error.line, error.column)
         raise FaultyModel(Problem("syntax", f"{file.parent} is passed over: {error}", place, severity="warning")) from None
     except UnicodeDecodeError:
         raise FaultyModel(_passed_over(file.parent, f"{file.name} is not UTF-8")) from None
+
+
+def _read_config(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        data = opened.read(LARGEST_CONFIG + 1)
+    if len(data) > LARGEST_CONFIG:
+        raise FaultyModel(_passed_over(file.parent, f"{file.name} has more than {LARGEST_CONFIG} bytes"))
+    return data
 
 
 # MLServer -------------------------------------------------------------------------------------------------------------------------------
@@ -232,8 +242,8 @@ def _of_mlserver(settings: Path, report: list[Problem]) -> Found | None:
     """The model that MLServer's settings describe; None if it cannot be served."""
     home = settings.parent
     try:
-        values = json.loads(settings.read_bytes())
-    except ValueError as error:
+        values = json.loads(_read_config(settings))
+    except (ValueError, RecursionError) as error:
         raise FaultyModel(_passed_over(home, f"{settings.name} is no JSON ({error})")) from None
     name = values.get("name") if isinstance(values, dict) else None
     if not isinstance(name, str):
@@ -244,7 +254,10 @@ def _of_mlserver(settings: Path, report: list[Problem]) -> Found | None:
         report.append(_passed_over(home, why_not or f"it has no file of {SERVED}"))
         return None
     found = Found(name, home, file[0], {mlserver.version_of(values): file[1]}, settings)
-    mlserver.read(values, found.account)
+    try:
+        mlserver.read(values, found.account)
+    except RecursionError:
+        raise FaultyModel(_passed_over(home, f"{settings.name} is nested too deep")) from None
     return found
 
 

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple, NoReturn
 Message = dict[str, list[Any]]
 
 MOST_NESTED = 32
+LONGEST_NUMBER = 100
+"""Characters."""
+LONGEST_SHOWN = 100
 _TOKEN = re.compile(
     r"""(?P<space>[\s]+|\#[^\n]*)
     |(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
@@ -94,6 +97,8 @@ class _Reader:
                 pieces.append(self._take().text)
             return "".join(_ESCAPE.sub(_unescape, piece[1:-1]) for piece in pieces)
         if token.kind == "number":
+            if len(token.text) > LONGEST_NUMBER:
+                self._fail("a number of 64 bits", token)
             return _number(token.text)
         if token.kind == "name":
             return {"true": True, "false": False}.get(token.text, token.text)
@@ -128,7 +133,7 @@ class _Reader:
         token = got or self._next
         line = self._source.count("\n", 0, token.at) + 1
         column = token.at - self._source.rfind("\n", 0, token.at)
-        raise TextProtoError(f"expected {expected}, got {repr(token.text) if token.text else 'the end of the file'}", line, column)
+        raise TextProtoError(f"expected {expected}, got {repr(token.text[:LONGEST_SHOWN]) if token.text else 'the end of the file'}", line, column)
 
 
 def _unescape(match: re.Match[str]) -> str:

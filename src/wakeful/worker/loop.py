@@ -127,16 +127,26 @@ def first_to_go() -> None:
             file.write(str(OOM_SCORE))
 
 
-def fault(error: BaseException) -> WakefulError:
-    """Any exception as one of ours; the text is cut to what a channel takes."""
+def fault(error: BaseException, otherwise: type[WakefulError] = ExecutionFailed) -> WakefulError:
+    """Any exception as one of ours, `otherwise` if it is none; the text is made what a channel takes."""
     if isinstance(error, MemoryError):
         error = OutOfMemory("out of memory in the model's process")
     if isinstance(error, OutOfMemory) and (limit := resource.getrlimit(resource.RLIMIT_DATA)[0]) != resource.RLIM_INFINITY:
         error.message += f"; worker_memory allows it {limit / 1024**2:.0f} MiB"
-    if isinstance(error, WakefulError):
-        error.message = error.message[:TEXT_LIMIT]
-        return error
-    return ExecutionFailed(f"{type(error).__name__}: {error}"[:TEXT_LIMIT])
+    trouble = error if isinstance(error, WakefulError) else otherwise(f"{type(error).__name__}: {error}")
+    trouble.message = trouble.message[:TEXT_LIMIT].encode("utf-8", "backslashreplace").decode()
+    return trouble
+
+
+def packed(message: FromReplica, refusal: type[WakefulError]) -> bytes:
+    """A message with names and shapes that a model has made up. Raises `refusal` where no channel takes it."""
+    try:
+        data = encode(message)
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise refusal(f"a name or a size of the model's tensors cannot be told: {error}") from error
+    if len(data) > PACKET:
+        raise refusal(f"names and shapes of the model's tensors take {len(data)} bytes, and at most {PACKET} can be told")
+    return data
 
 
 class Replica:
@@ -206,15 +216,16 @@ class Replica:
             self.backend = catalog.module(order.backend).open_model(order.path, options)
             self.verdict = selftest.declared(self.backend.signature)
             warming.warm_up(self.backend, order.warmup)
+            self.prepared = order.prepared if self.backend.prepared else ""
+            ready = self.ready()
         except Elsewhere as wish:
             self.move(order, wish)
             return
         except Exception as error:  # noqa: BLE001 - native libraries raise whatever they like, and the daemon must hear of it
-            trouble = fault(error)
+            trouble = fault(error, Unavailable)
             self.say(Refused(trouble.code, trouble.message))
             return
-        self.prepared = order.prepared if self.backend.prepared else ""
-        self.ready()
+        self.channel.send(ready)
 
     def move(self, order: Load, wish: Elsewhere) -> None:
         """Go on in the interpreter that the model asks for. The process, what it may not do, its channel and its slots stay the same."""
@@ -227,19 +238,19 @@ class Replica:
         except OSError as error:
             self.say(Refused(Unavailable.code, f"the interpreter {wish.python} cannot be started: {error.strerror}"))
 
-    def ready(self) -> None:
+    def ready(self) -> bytes:
+        """What is to be said of the model that is open. Raises Unavailable where that cannot be said."""
         assert self.backend is not None
         self.measure_by = time.monotonic() + MEASURE_SECONDS
-        self.say(
-            Ready(
-                self.backend.signature,
-                self.verdict,
-                self.added(),
-                self.backend.forkable and only_thread(),
-                self.backend.prepared,
-                self.backend.device,
-            )
+        ready = Ready(
+            self.backend.signature,
+            self.verdict,
+            self.added(),
+            self.backend.forkable and only_thread(),
+            self.backend.prepared,
+            self.backend.device,
         )
+        return packed(ready, Unavailable)
 
     def measure(self) -> None:
         """A copy holds what it has written to; an original all that it has added, though copies may share it. A draft is measured when it is none
@@ -290,11 +301,12 @@ class Replica:
             outputs = backend.run({placement.name: arrays.read(placement, view, binary=backend.binary) for placement in order.inputs})
             placements, end = arrays.layout(backend.outputs, outputs, order.end)
             arrays.fill(slot.reach(end), placements, outputs)
+            done = packed(Done(order.run, time.monotonic() - started, placements), ExecutionFailed)
         except Exception as error:  # noqa: BLE001 - as in load
             trouble = fault(error)
             self.say(Failed(order.run, trouble.code, trouble.message))
             return
-        self.say(Done(order.run, time.monotonic() - started, placements))
+        self.channel.send(done)
         if self.backend.draft:
             self.backend.improve()
         if end > GROWN * self.largest:
@@ -318,7 +330,8 @@ class Replica:
                 os.write(self.roster, PID.pack(copy))  # before our end makes it the nursery's child
                 os._exit(0)
             if middle > 0:
-                os.waitpid(middle, 0)
+                with suppress(ChildProcessError):  # a model that ignores SIGCHLD has the kernel reap
+                    os.waitpid(middle, 0)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -331,7 +344,7 @@ class Replica:
             copy = Replica(socket.socket(fileno=descriptors[0]), self.roster, [Slot(fd) for fd in descriptors[1:]])
             copy.backend, copy.verdict, copy.prepared, copy.copied = self.backend, self.verdict, self.prepared, True
             copy.greet()
-            copy.ready()
+            copy.channel.send(copy.ready())
             copy.loop()
             copy.close()
             status = 0

@@ -9,7 +9,7 @@ import os
 import select
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from time import monotonic
 
 LINES_PER_SECOND = 50.0
@@ -57,7 +57,8 @@ class Lines(io.RawIOBase):
         self._allowance -= 1
         missed = b"(%d lines were left out)\n%b: " % (self._left_out, self._name) if self._left_out else b""
         self._left_out = 0
-        os.write(self._fd, b"%b: %b%b\n" % (self._name, missed, line[:LONGEST]))
+        with suppress(OSError):  # the model has closed it
+            os.write(self._fd, b"%b: %b%b\n" % (self._name, missed, line[:LONGEST]))
 
 
 @contextmanager

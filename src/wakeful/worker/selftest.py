@@ -96,7 +96,7 @@ def probe(backend: Backend) -> Verdict:
             break
         parts = _parts(backend.signature, recipe, styles, seed)
         try:
-            alone = [backend.run(part) for part in parts]
+            alone = [trial.run(backend, part) for part in parts]
         except OutOfMemory:
             raise
         except WakefulError:
@@ -126,8 +126,9 @@ def lone_seconds(backend: Backend, runs: int = 3) -> float:
         row = trial.sample(backend.signature, recipe, PLAIN, 1, default_rng(0))
         best = float("inf")
         for _ in range(runs):
+            inputs = {name: array.copy() for name, array in row.items()}  # into which the model may write
             began = time.perf_counter()
-            backend.run(row)
+            backend.run(inputs)
             best = min(best, time.perf_counter() - began)
     except WakefulError:
         return 0.0
@@ -145,7 +146,7 @@ def _merged(parts: Sequence[Arrays]) -> Arrays:
 
 def _alone_and_merged(backend: Backend, parts: Sequence[Arrays], alone: Sequence[Sequence[np.ndarray]]) -> str:
     """What is wrong with the merged answer; empty if each part got what it gets alone."""
-    merged = backend.run(_merged(parts))
+    merged = trial.run(backend, _merged(parts))
     for index, spec in enumerate(backend.signature.outputs):
         for rows, answers in [*zip(PARTS, alone, strict=True), (sum(PARTS), merged)]:
             shape = answers[index].shape
@@ -154,7 +155,7 @@ def _alone_and_merged(backend: Backend, parts: Sequence[Arrays], alone: Sequence
         start = 0
         for part, rows, answers in zip(parts, PARTS, alone, strict=True):
             if not trial.agree(spec, merged[index][start : start + rows], answers[index], OTHER_SHAPES):
-                if not trial.agree(spec, backend.run(part)[index], answers[index], SAME_SHAPES):
+                if not trial.agree(spec, trial.run(backend, part)[index], answers[index], SAME_SHAPES):
                     return f"output {spec.name} differs from run to run even alone"
                 return f"output {spec.name} is not the same in company as alone ({CAUSES})"
             start += rows
@@ -170,7 +171,7 @@ def _other_company(backend: Backend, parts: Sequence[Arrays], strangers: Sequenc
     seconds, answers = [], []
     for members in (parts, [parts[0], *strangers[1:]], [strangers[0], *parts[1:]]):
         began = time.monotonic()
-        answers.append(backend.run(_merged(members)))
+        answers.append(trial.run(backend, _merged(members)))
         seconds.append(time.monotonic() - began)
     before, first, rest = answers
     cut = PARTS[0]
@@ -188,7 +189,7 @@ def _larger_company(
     rows = sum(PARTS)
     times = max(1, min(WIDEST // (2 * rows), int(WIDE_SECONDS / max(2 * seconds, 1e-9))))
     try:
-        wide = backend.run(_merged([*strangers, *parts] * times))
+        wide = trial.run(backend, _merged([*strangers, *parts] * times))
     except OutOfMemory:
         return ""  # so many at once is not what the verdict is about: the batcher learns how many may be
     total = 2 * rows * times

@@ -27,7 +27,7 @@ def warm_up(backend: Backend, requests: Sequence[Warmup]) -> None:
         try:
             inputs = inputs_of(backend.signature, request, number)
             for _ in range(request.count):
-                backend.run(inputs)
+                trial.run(backend, inputs)
         except OutOfMemory as error:
             raise OutOfMemory(f"{_title(number, request)}: {error.message}") from error
         except WakefulError as error:
