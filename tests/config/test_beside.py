@@ -45,6 +45,7 @@ def test_they_go_before_the_defaults_for_this_model_alone(models: Path) -> None:
 
 @pytest.mark.parametrize(("text", "message", "line"), [
     ("max_batch_size = 0", "must be 1 or more", 1), ("\nmax_batch_sizes = 1", "is not a setting", 2), ("id = 'c'", "follows from the file", 1),
+    ("backend = 'xgboost'", "follows from the file's name", 1),
     ("replicas = 2\nmin_replicas = 3", "fixes the count", 2), ("= 1", "", 1),
 ])
 def test_a_mistake_is_told_with_its_place_and_nothing_starts(models: Path, text: str, message: str, line: int) -> None:

@@ -156,6 +156,12 @@ def test_numbers_that_nothing_holds_do_not_count(tmp_path: Path) -> None:
     assert "max_batch_time (expected a number of 64 bits, got 1000" in foreign.ignored[0]
 
 
+@pytest.mark.parametrize("file", ["model.onnx", "model.ubj", "wakeful_model.py"])
+def test_it_counts_for_every_kind_of_model(tmp_path: Path, file: str) -> None:
+    model, _ = only(triton(tmp_path, "max_batch_size: 8", f"m/1/{file}"))
+    assert model.batching.max_rows == 8
+
+
 def test_a_model_of_another_kind_is_told(tmp_path: Path) -> None:
     settings = triton(tmp_path, "platform: 'tensorrt_plan'", "m/1/model.plan")
     assert settings.models == ()

@@ -1,11 +1,13 @@
 """Settings that a load brings along."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from wakeful.config.effective import differences, model_keys
+from wakeful.config.kinds import KINDS
 from wakeful.config.override import with_override
 from wakeful.config.settings import ModelSettings, ReplicaSettings
 from wakeful.errors import InvalidInput
@@ -31,6 +33,7 @@ def changed(config: dict[str, Any]) -> dict[str, object]:
      {"idle_timeout_secs": 5, "description": "words", "pad": {"axis": 1, "value": 0.0, "mask": None, "buckets": []}}),
     ({"model_warmup": [{"batch_size": 2, "inputs": {"x": {"data_type": "TYPE_FP32", "dims": ["4"], "zero_data": True}}}]},
      {"warmup": [{"data": "zeros", "rows": 2, "sizes": {}, "shapes": {"x": [4]}, "file": None, "count": 1}]}),
+    ({"backend": "onnxruntime", "max_batch_size": 8}, {"max_batch_size": 8}),
     ({"name": "m", "platform": "onnxruntime_onnx", "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": ["-1", "4"]}]}, {}),
 ])
 def test_what_counts(config: dict[str, Any], keys: dict[str, object]) -> None:
@@ -43,6 +46,21 @@ def test_what_comes_of_each_field_is_told() -> None:
     })
     assert list(account.honoured) == ["idle_timeout_secs", "max_batch_size: 8"]
     assert [field.partition(" (")[0] for field in account.ignored] == ["version_policy", "response_cache", "unheard"]
+
+
+@pytest.mark.parametrize("backend", list(KINDS))
+def test_every_kind_of_model_takes_them(backend: str) -> None:
+    made, account = with_override(replace(BEFORE, backend=backend), {"max_batch_size": 8, "backend": "tensorrt"})
+    assert (made.batching.max_rows, made.backend) == (8, backend)
+    assert "backend: tensorrt" in account.ignored[0]
+
+
+def test_one_that_is_nested_without_end_is_refused() -> None:
+    config: dict[str, Any] = {}
+    for _ in range(5000):
+        config = {"parameters": config}
+    with pytest.raises(InvalidInput, match="nested too deep"):
+        with_override(BEFORE, config)
 
 
 @pytest.mark.parametrize(("config", "words"), [

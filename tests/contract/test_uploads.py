@@ -202,6 +202,8 @@ def test_curl_in_chunks(daemon: Daemon, client: SnoozeClient, directory: Path) -
     (["-F", "other=@{ident}"], 400, "part other"),
     (["-F", "file=@{ident}", "-F", "max_batch_siz=1"], 400, "did you mean `max_batch_size`"),
     (["-F", "file=@{ident}", "-F", "path=/etc/passwd"], 400, "part path"),
+    (["-F", "file=@{ident}", "-F", "backend=xgboost"], 400, "part backend"),
+    (["-F", "file=@{ident}", "-F", "model_id=new", "-F", "min_replicas=3", "-F", "max_replicas=2"], 400, "min_replicas 3 is above max_replicas 2"),
     (["-F", "file=@{ident}", "-F", "overwrite=perhaps"], 400, "part overwrite: expected true or false"),
     (["-F", "file=@{large}"], 413, "max_upload"),
     (["-F", "file=@{large}", "-H", "transfer-encoding: chunked"], 413, "max_upload"),

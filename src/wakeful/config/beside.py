@@ -1,5 +1,5 @@
-"""Settings that lie beside a model's file: `fraud.onnx.toml` beside `fraud.onnx` has keys of [[models]], all but `id`, `path` and `text`. They count
-for models that were found by looking; uploads write them.
+"""Settings that lie beside a model's file: `fraud.onnx.toml` beside `fraud.onnx` has keys of [[models]], all but `id`, `path`, `backend` and `text`.
+They count for models that were found by looking; uploads write them.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,10 @@ from wakeful.config.settings import ModelSettings
 from wakeful.config.validate import validate
 
 SUFFIX = ".toml"
-_ELSEWHERE = {"id": "follows from the file itself", "path": "follows from the file itself", "text": "belongs to [[models]]"}
+_ELSEWHERE = {
+    "id": "follows from the file itself", "path": "follows from the file itself", "backend": "follows from the file's name",
+    "text": "belongs to [[models]]",
+}
 """Keys that such a file does not have."""
 
 
@@ -80,5 +83,5 @@ def text_of(keys: Mapping[str, Any]) -> str:
 
 
 def _own_keys(settings: ModelSettings) -> dict[str, Any]:
-    keys = {key: value for key, value in model_keys(settings).items() if value is not None}
+    keys = {key: value for key, value in model_keys(settings).items() if value is not None and key != "backend"}
     return ModelTable.model_validate(keys | {"id": "m", "path": "m"}).given()

@@ -13,8 +13,8 @@ from wakeful.config.settings import ModelSettings
 from wakeful.errors import InvalidInput
 
 SOURCE = "parameters.config"
-_BOTH = frozenset({"max_batch_size"})
-"""Means the same to Triton and here."""
+_BOTH = frozenset({"max_batch_size", "backend"})
+"""Keys of [[models]] that are read as Triton's, where they mean the same."""
 _NOT_OURS = {
     "input": "what a model takes follows from its file", "output": "what a model gives follows from its file",
     "version_policy": "which versions are served is the repository's",
@@ -34,7 +34,10 @@ def with_override(settings: ModelSettings, config: Mapping[str, Any]) -> tuple[M
         if key in config:
             account.ignore(key, why)
     rest = {key: value for key, value in config.items() if key not in own and key not in _NOT_OURS}
-    triton.read(fields_of(rest, _read), settings.id, settings.backend, {settings.path.name}, account)
+    try:
+        triton.read(fields_of(rest, _read), settings.id, settings.backend, {settings.path.name}, account)
+    except RecursionError:
+        raise InvalidInput(f"{SOURCE}: it is nested too deep") from None
     report: list[Problem] = []
     made = with_keys(settings, account.keys | own, Document(SOURCE), report)
     if made is None:

@@ -128,7 +128,7 @@ def load_override(parameters: Mapping[str, object]) -> Body | None:
         return None
     try:
         decoded = msgspec.json.decode(config) if isinstance(config, str) else None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInput.field("parameters.config", "a JSON object", error) from None
     if not isinstance(decoded, dict):
         raise InvalidInput.field("parameters.config", "a JSON object, as text", repr(config))

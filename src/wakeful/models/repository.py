@@ -40,6 +40,11 @@ class Repository:
         """The models directory, if there is one."""
         return self._settings.models_dir
 
+    @property
+    def defaults(self) -> ModelSettings:
+        """What a model has of which nothing else is said."""
+        return self._settings.defaults
+
     def register_all(self) -> None:
         """What the configuration names, and what was found in the directory at start."""
         for settings in self._settings.models:

@@ -4,12 +4,12 @@ nor a full disk, nor a file that is no model leaves anything behind.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wakeful.config.beside import keys_of_model, settings_file, text_of
-from wakeful.config.document import read_document
+from wakeful.config.beside import keys_of_model, settings_file, text_of, with_keys
+from wakeful.config.document import Document, read_document
 from wakeful.config.kinds import KINDS, kind_of
 from wakeful.config.problems import Place, Problem
 from wakeful.config.values import check_id
@@ -74,12 +74,13 @@ class Uploads:
         Raises InvalidInput for wrong parts and for a file that is no model, Conflict where there is such a model already; nothing has changed then.
         """
         order = read_parts(draft, parts)
-        self._target(draft, order)
+        self._check_together(self._target(draft, order), draft, order)
         await asyncio.to_thread(draft.sync)
         ready = await self._errands.examine(draft.path, draft.backend, LOAD_SECONDS, shown=draft.name)
 
         async def write() -> None:
             target = self._target(draft, order)  # another upload may have been quicker
+            self._check_together(target, draft, order)
             await asyncio.to_thread(_put, draft, target, order.keys)
 
         await self._repository.change(order.id, write)
@@ -105,6 +106,14 @@ class Uploads:
             if order.keys and not model.settings.scanned:
                 raise Conflict(f"the settings of model {model.id} are those of [[models]]: leave {', '.join(order.keys)} out, or change them there")
         return target
+
+    def _check_together(self, target: Path, draft: Draft, order: Order) -> None:
+        """Raises InvalidInput where what is given does not go with what is kept, or with the defaults: a file of settings with a mistake would keep
+        the server from its next start."""
+        settings = replace(self._repository.defaults, id=order.id, path=target, backend=draft.backend)
+        report: list[Problem] = []
+        if order.keys and with_keys(settings, _together(target, order.keys), Document("the form"), report) is None:
+            raise InvalidInput("; ".join(f"part {problem.key}: {problem.message}" for problem in report if problem.severity == "error"))
 
 
 def read_parts(draft: Draft, parts: Mapping[str, str]) -> Order:
@@ -134,9 +143,14 @@ def _safe_id(name: str, draft: Draft) -> str:
 
 def _put(draft: Draft, target: Path, keys: Mapping[str, Any]) -> None:
     """The settings first: a new model is never seen without them. What an earlier file of settings says besides, stays."""
-    beside = settings_file(target)
     if keys:
-        before = read_document(beside) if beside.exists() else None
-        kept = {} if before is None or isinstance(before, Problem) else before.values
-        write_whole(beside, text_of({**kept, **keys}))
+        write_whole(settings_file(target), text_of(_together(target, keys)))
     draft.put(target)
+
+
+def _together(target: Path, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """These keys over those that lie beside the file."""
+    beside = settings_file(target)
+    before = read_document(beside) if beside.exists() else None
+    kept = {} if before is None or isinstance(before, Problem) else before.values
+    return {**kept, **keys}
