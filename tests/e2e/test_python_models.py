@@ -216,6 +216,14 @@ def test_what_cannot_be_told_fails_its_run_and_not_its_process(daemon: Daemon, m
     assert before <= set(daemon.replicas())
 
 
+@pytest.mark.parametrize("names", [[f"x{number}" for number in range(4000)], ["x" * 200_000]])
+def test_inputs_that_cannot_be_told_are_refused_and_end_no_process(daemon: Daemon, names: list[str]) -> None:
+    pid = said(daemon, "pair", "pid")
+    answer = ask(daemon, oip("pair", *(tensor(name, [1], [1]) for name in names)))
+    assert (answer.status, "inputs: expected names and shapes of at most" in answer.json["error"]) == (400, True), answer.body
+    assert alive(pid)
+
+
 def test_a_signature_that_cannot_be_told_is_a_load_that_failed(daemon: Daemon) -> None:
     status, error = tried(daemon, "vast")
     assert (status, "at most 131072 can be told" in error) == (503, True), error

@@ -10,11 +10,15 @@ import numpy as np
 from wakeful.batching.padding import Padder
 from wakeful.errors import InvalidInput
 from wakeful.inference import InferRequest
-from wakeful.runtime.messages import Signature, TensorSpec
+from wakeful.runtime.messages import PACKET, Signature, TensorSpec
 from wakeful.tensors import DTYPES, Tensor
 
 MEMO_SIZE = 4096
 """Request forms that are remembered; a client may send any number of different shapes."""
+PLACE_BYTES, SIZE_BYTES = 40, 9
+"""What a tensor, and a size of its shape, take at most of the message that tells a replica where they lie ..."""
+MOST_TOLD = PACKET - 1024
+"""... and what that message holds of them: one that is longer would never be read."""
 
 Key = tuple[str, str, tuple[int, ...]]
 """Name, datatype and shape of an input."""
@@ -79,6 +83,9 @@ class Validator:
             raise InvalidInput.field("outputs", f"names among {sorted(self._outputs)}", f"{unknown!r}")
 
     def _learn(self, key: tuple[Key, ...]) -> Form:
+        told = sum(len(name.encode()) + PLACE_BYTES + SIZE_BYTES * len(shape) for name, _, shape in key)
+        if told > MOST_TOLD:
+            raise InvalidInput.field("inputs", f"names and shapes of at most {MOST_TOLD} bytes together", f"{len(key)} inputs that take {told}")
         positions = list(range(len(key))) if self._undeclared else self._positions(key)
         ordered = tuple(key[at] for at in positions)
         rows, group = self._merging(ordered)

@@ -43,6 +43,12 @@ def test_those_that_cannot(given: tuple[str, Shape], taken: tuple[str, Shape], s
     assert caught.value.unstarted
 
 
+def test_a_model_that_declares_nothing_has_no_names_to_be_found_by() -> None:
+    settings, [first, _] = chain(TensorSpec("a", "FP32", ("N",)), TensorSpec("b", "FP32", ("N",)))
+    with pytest.raises(Unavailable, match=r"step last \(model n\): its model declares no tensors, .* \(a Python model does that with `signature`\)$"):
+        make_plan(settings, [first, Signature((), (), "any", undeclared=True)])
+
+
 def test_two_who_take_the_same_of_the_caller() -> None:
     settings = PipelineSettings("p", (StepSettings("m", outputs={"y": "one"}), StepSettings("n")), outputs=("one", "y"))
 

@@ -10,6 +10,7 @@ from wakeful.models.signature import Validator, show_shape
 from wakeful.runtime.messages import Signature, TensorSpec
 
 PLATFORM = "ensemble"
+UNDECLARED, DECLARE = "its model declares no tensors, which find each other by name", "a Python model does that with `signature`"
 
 
 class PlannedStep(NamedTuple):
@@ -36,7 +37,8 @@ class Plan(NamedTuple):
 def make_plan(pipeline: PipelineSettings, signatures: Sequence[Signature]) -> Plan:
     """The plan. Raises Unavailable that tells what does not fit, and in which step: only whoever configured it can mend that."""
     declared = [_names(signature) for signature in signatures]
-    faults = faults_of(pipeline, declared)
+    faults = [Fault(index, "model", UNDECLARED, DECLARE) for index, signature in enumerate(signatures) if signature.undeclared]
+    faults = faults or faults_of(pipeline, declared)
     if faults:
         raise _refusal(pipeline, faults)
     wiring = wire(pipeline, declared)
