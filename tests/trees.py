@@ -1,10 +1,13 @@
 """Tiny models of the libraries of trees, trained in a moment and always the same. Importing a library takes a second or two, so it is done where
 it is used."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from wakeful.backends.trees import TreeBackend
 
 FEATURES = 5
 
@@ -72,3 +75,11 @@ def matrix_with_categories() -> np.ndarray:
     matrix = rows()
     matrix[:, -1] = np.random.default_rng(1).integers(0, 4, len(matrix))
     return matrix
+
+
+def check_runs_make_no_thread(model: TreeBackend) -> None:
+    """Not for a moment either: the daemon may fork a copy between two of them."""
+    before = len(os.listdir("/proc/self/task"))
+    for count in (1, 64) * 50:
+        model.run({"input": rows(count)})
+        assert len(os.listdir("/proc/self/task")) == before

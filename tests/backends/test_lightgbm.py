@@ -1,6 +1,5 @@
 """Files of LightGBM answer as its own `predict` does, to the last bit."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +99,5 @@ def test_threads_and_devices(tmp_path: Path) -> None:
 
 
 def test_runs_make_no_thread(tmp_path: Path) -> None:
-    """Not for a moment either: the daemon may fork a copy between two of them."""
     trees.lightgbm_model(tmp_path / "m.lgb.txt")
-    model, before = opened(tmp_path / "m.lgb.txt"), len(os.listdir("/proc/self/task"))
-    for rows in (1, 64) * 50:
-        model.run({"input": trees.rows(rows)})
-        assert len(os.listdir("/proc/self/task")) == before
+    trees.check_runs_make_no_thread(opened(tmp_path / "m.lgb.txt"))

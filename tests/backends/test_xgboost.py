@@ -1,6 +1,5 @@
 """Files of XGBoost answer as its own `predict` does, to the last bit."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -131,9 +130,5 @@ def test_a_gpu_that_is_not_there_is_refused_only_to_who_asked_for_it(tmp_path: P
 
 
 def test_runs_make_no_thread(tmp_path: Path) -> None:
-    """Not for a moment either: the daemon may fork a copy between two of them."""
     trees.xgboost_model(tmp_path / "m.ubj")
-    model, before = opened(tmp_path / "m.ubj"), len(os.listdir("/proc/self/task"))
-    for rows in (1, 64) * 50:
-        model.run({"input": trees.rows(rows)})
-        assert len(os.listdir("/proc/self/task")) == before
+    trees.check_runs_make_no_thread(opened(tmp_path / "m.ubj"))

@@ -7,6 +7,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from wakeful.errors import Unavailable
+from wakeful.prepared import durable
 
 PREFIX = ".upload-"
 """Hidden names are no models."""
@@ -50,7 +51,7 @@ class Draft:
         """Rename it into place, whatever is there: whoever looks finds the old file or the new one, whole. Raises Unavailable."""
         try:
             self.path.replace(target)
-            _sync_directory(target.parent)
+            durable.sync(target.parent)
         except OSError as error:
             raise _unwritable(target.parent, error) from error
 
@@ -81,14 +82,6 @@ def sweep(directory: Path) -> None:
             with suppress(OSError), path.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _unwritable(directory: Path, error: OSError) -> Unavailable:
