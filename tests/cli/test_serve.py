@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import onnx_models
 from tests.daemon import Daemon, running
 from wakeful.cli import opening
 from wakeful.cli.daemon import holder_of
@@ -93,6 +94,17 @@ def test_a_models_directory_without_models_says_what_to_do(tmp_path: Path) -> No
         assert "put an .onnx file into" in daemon.log
         command = next(line[line.index("curl ") :] for line in daemon.log.splitlines() if "/v1/models/refresh" in line)
         assert paste(command) == {"models": []}
+
+
+def test_whoever_has_models_sees_what_the_first_takes(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    onnx_models.ident(tmp_path / "models" / "mine.onnx")
+    with running(tmp_path, "--models-dir", str(tmp_path / "models"), "--no-grpc", "--api-key", "admin:a-key-of-24-characters-") as daemon:
+        command = curl_of(daemon.log)
+        assert "Bearer KEY" in command
+        answer = paste(command.replace("KEY", "a-key-of-24-characters-"))
+        assert isinstance(answer, dict)
+        assert (answer["name"], answer["inputs"][0]["name"]) == ("mine", "x")
 
 
 def test_requests_are_lines_only_if_that_is_wanted(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Models are found however they lie on disk, and what is no model, or not yet, keeps nobody else from being found."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,6 +62,7 @@ def test_what_is_no_version(make: Make) -> None:
         (["m/1/a.onnx", "m/1/b.onnx"], "it holds a.onnx, b.onnx"),
         (["upload.tmp/1/model.onnx"], "not finished"),
         (["m.onnx.part"], "not finished"),
+        (["m.pt"], "export it to ONNX"),
     ],
 )
 def test_what_looks_like_a_model_is_told(make: Make, names: list[str], words: str) -> None:
@@ -70,6 +72,13 @@ def test_what_looks_like_a_model_is_told(make: Make, names: list[str], words: st
     (problem,) = report
     assert words in problem.message
     assert problem.severity == "warning"
+
+
+def test_what_has_been_converted_is_not_told(make: Make) -> None:
+    report: list[Problem] = []
+    look = models_in(make("a.joblib", "a.onnx", "b.pt", "b.onnx"), report)
+    assert [found.id for found in look.found] == ["a", "b"]
+    assert report == []
 
 
 def test_links_are_followed(make: Make, tmp_path: Path) -> None:
@@ -107,6 +116,17 @@ def test_one_name_alone(make: Make) -> None:
         assert [found.id for found in models_called(there, name, []).found] == [name]
     assert not models_called(there, "b", []).found
     assert not models_called(there, "../a", []).found
+
+
+def test_a_look_at_one_name_tells_nothing_of_others(make: Make) -> None:
+    there = make("a.onnx", "b.joblib", "c/model.joblib")
+    settings = {"name": "iris", "implementation": "mlserver_sklearn.SKLearnModel", "parameters": {"uri": "model.joblib"}}
+    (there / "c" / "model-settings.json").write_text(json.dumps(settings), encoding="utf-8")
+    for name, words in (("a", []), ("b", ["b.joblib is passed over"])):
+        report: list[Problem] = []
+        models_called(there, name, report)
+        assert len(report) == len(words)
+        assert all(word in problem.message for word, problem in zip(words, report, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from tests.config.test_errors import problems as _problems
 from wakeful.config.effective import effective
 from wakeful.config.load import Options, load
-from wakeful.config.problems import Problem
+from wakeful.config.problems import ConfigError, Problem
 from wakeful.config.schema import PipelineTable, StepTable
 from wakeful.config.settings import PipelineSettings, Settings, StepSettings
 
@@ -50,6 +50,21 @@ def test_what_is_not_said(tmp_path: Path) -> None:
     text = "[defaults]\nrequest_timeout_ms = 700\n" + ENTRY + '[[pipelines]]\nid = "p"\nsteps = [{ model = "a" }]\n'
     (pipeline,) = read(tmp_path, text).pipelines
     assert pipeline == PipelineSettings("p", (StepSettings("a"),), request_timeout=0.7)
+
+
+@pytest.mark.parametrize("models_dir", [False, True])
+def test_a_model_that_lies_beside_the_file_is_served_with_its_directory(tmp_path: Path, models_dir: bool) -> None:
+    (tmp_path / "beside.onnx").touch()
+    (tmp_path / "models.toml").write_text(ENTRY + '[[pipelines]]\nid = "p"\nsteps = [{ model = "a" }, { model = "beside" }]\n', "utf-8")
+    (tmp_path / "a.onnx").touch()
+    if models_dir:
+        assert len(load(Options(models_dir=tmp_path), {"HOME": "/nowhere"}).pipelines) == 1
+        return
+    with pytest.raises(ConfigError) as caught:
+        load(Options(config=tmp_path / "models.toml"), {"HOME": "/nowhere"})
+    unknown, beside = caught.value.problems
+    assert (unknown.code, beside.code, beside.hint) == ("unknown-model", "models-dir", f"--models-dir {tmp_path}")
+    assert beside.message.startswith("beside: in ")
 
 
 def test_what_is_shown_gives_the_same_settings(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from wakeful.cli.options import add_options, options_of
 from wakeful.cli.parser import DONE, NO, Parser
 from wakeful.config.effective import effective
+from wakeful.config.kinds import KINDS
 from wakeful.config.load import load
 from wakeful.config.problems import ConfigError, render
 
@@ -36,8 +37,9 @@ def run(arguments: Namespace) -> int:
         if model.foreign is not None:
             print(f"{model.id}, by {model.foreign.file}:")
             print(*(f"  {what} {field}" for what, fields in model.foreign.parts for field in fields), sep="\n")
-    names = [*(model.key for model in settings.models), *(pipeline.id for pipeline in settings.pipelines)]
-    counts = [_counted(len(settings.models), "model"), *([_counted(len(settings.pipelines), "pipeline")] if settings.pipelines else [])]
+    models = [model.key for model in settings.models if not KINDS[model.backend].serves_models]
+    names = [*models, *(pipeline.id for pipeline in settings.pipelines)]
+    counts = [_counted(len(models), "model"), *([_counted(len(settings.pipelines), "pipeline")] if settings.pipelines else [])]
     print(f"{' and '.join(counts)}, no error: {', '.join(names) or 'nothing to serve yet'}")
     return DONE
 

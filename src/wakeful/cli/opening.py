@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 from wakeful import __version__
 from wakeful.app import App
@@ -117,15 +118,17 @@ def exposure(sock: socket.socket, settings: Settings) -> list[Row]:
 
 
 def first_steps(settings: Settings, url: str) -> list[Row]:
-    """A request that is answered, for those who have no model of their own here yet."""
+    """A request that is answered: for those who have models, what the first of them takes; for others, and then how to bring one."""
+    curl = "curl -s -H 'authorization: Bearer KEY'" if settings.auth.enabled else "curl -s"
     own = "every model in DIR: wakeful serve --models-dir DIR"
     if any(model.id == DEMO and _is_demo(model) for model in settings.models):
-        attempt = Row("try", f"curl -s {url}/v2/models/{DEMO}/infer -d '{TRY_BODY}'", wrap=False)
+        attempt = Row("try", f"{curl} {url}/v2/models/{DEMO}/infer -d '{TRY_BODY}'", wrap=False)
         return [attempt, Row("next", f"your own models, {own}")] if all(map(_is_demo, settings.models)) else [attempt]
     if settings.models:
-        return []
-    attempt = Row("try", f"curl -s {url}/v1/models", wrap=False)
+        first = next(model for model in settings.models if not KINDS[model.backend].serves_models)
+        return [Row("try", f"{curl} {url}/v2/models/{quote(first.id)}", wrap=False)]
+    attempt = Row("try", f"{curl} {url}/v1/models", wrap=False)
     if settings.models_dir is None:
         return [attempt, Row("next", f"{own}; or two small ones: --demo")]
-    then = Row("", f"curl -s -X POST {url}/v1/models/refresh", wrap=False)
+    then = Row("", f"{curl} -X POST {url}/v1/models/refresh", wrap=False)
     return [attempt, Row("next", f"put an .onnx file into {_short(settings.models_dir)}, and"), then]

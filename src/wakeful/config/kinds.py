@@ -34,6 +34,8 @@ KINDS: dict[str, Kind] = {
 
 PICKLES = (".pkl", ".pickle", ".joblib")
 """Ends of names of files that are never opened here: reading one runs whatever program is in it."""
+UNREAD = (".pt", ".pth", ".safetensors", ".h5", ".keras", ".tflite", ".gguf")
+"""Ends of names of models that no library here opens."""
 
 SERVED = ", ".join(backend for backend, kind in KINDS.items() if not kind.serves_models)
 """Kinds of models, for people."""
@@ -68,6 +70,13 @@ def why_refused(name: str) -> str | None:
         return None
     onnx = f"{name.rpartition('.')[0]}.onnx"
     return f"it is a pickle, and to open one is to run the program in it; make ONNX of it: wakeful convert {name} -o {onnx}"
+
+
+def why_unread(name: str) -> str | None:
+    """What to do with a model that no library here opens; None for files that are served, and for those that are no models at all."""
+    if not name.endswith(UNREAD):
+        return None
+    return "no library here opens it; export it to ONNX, or serve it by your own code: a directory with a wakeful_model.py"
 
 
 @cache

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from wakeful.config import mlserver, triton
 from wakeful.config.foreign import Account
-from wakeful.config.kinds import SERVED, kind_of, marked, why_refused
+from wakeful.config.kinds import SERVED, kind_of, marked, why_refused, why_unread
 from wakeful.config.problems import Place, Problem
 from wakeful.config.settings import VersionPolicy, rank
 from wakeful.config.textproto import TextProtoError, parse
@@ -95,13 +95,16 @@ def models_in(directory: Path, report: list[Problem]) -> Look:
 def models_called(directory: Path, name: str, report: list[Problem]) -> Look:
     """The same for those of one name, without a look at others that are called as their files are."""
     prefix = f"{name}."
+    called: list[Path] = []
+    others: list[Path] = []
     with os.scandir(directory) as entries:
-        names = [
-            entry.name for entry in entries
-            if entry.name == name or entry.name.startswith(prefix) or (entry.is_dir() and Path(entry.path, mlserver.FILE).exists())
-        ]
-    look = _look_at([directory / one for one in sorted(names)], report)
-    return Look([found for found in look.found if found.id == name], look.unread)
+        for entry in entries:
+            if entry.name == name or entry.name.startswith(prefix):
+                called.append(directory / entry.name)
+            elif entry.is_dir() and Path(entry.path, mlserver.FILE).exists():
+                others.append(directory / entry.name)
+    look, elsewhere = _look_at(sorted(called), report), _look_at(sorted(others), [])
+    return Look([found for found in look.found + elsewhere.found if found.id == name], look.unread | elsewhere.unread)
 
 
 def model_at(path: Path, report: list[Problem]) -> Found | None:
@@ -137,15 +140,21 @@ def _look_at(entries: Iterable[Path], report: list[Problem]) -> Look:
             look.unread.add(entry.absolute())
         else:
             look.found.extend([] if found is None else [found])
+            if found is None and (why := why_unread(entry.name)) and entry.is_file() and not _is_converted(entry):
+                report.append(_passed_over(entry, why))
     return look
 
 
 def _is_refused(entry: Path, report: list[Problem]) -> bool:
-    """Is it a model of a kind that is never opened?"""
+    """Is it a model of a kind that is never opened? Not a word of one that has been converted."""
     refusal = why_refused(entry.name)
-    if refusal is not None:
+    if refusal is not None and not _is_converted(entry):
         report.append(_passed_over(entry, refusal, "pickle"))
     return refusal is not None
+
+
+def _is_converted(entry: Path) -> bool:
+    return entry.with_suffix(".onnx").exists()
 
 
 def _is_unfinished(entry: Path, report: list[Problem]) -> bool:

@@ -3,6 +3,7 @@
 import difflib
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from ipaddress import ip_address
@@ -11,6 +12,7 @@ from typing import Any
 
 from wakeful.config.auth import auth_settings
 from wakeful.config.document import Document, read_document
+from wakeful.config.layouts import models_in
 from wakeful.config.locate import KeyPath
 from wakeful.config.models import configured_models, demo_models, expanded, report_broken_rules, scan_directory
 from wakeful.config.pipelines import configured_pipelines
@@ -91,6 +93,8 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
     table = ServerTable.model_construct(None, **server)
     auth = auth_settings(document, options.api_keys, options.jwt_secret, environ, report)
     streams = stream_settings(document, {model.id for model in models} | {pipeline.id for pipeline in pipelines}, environ, report)
+    if models_dir is None:
+        _tell_neighbours(config_dir, models, report)
     _check_exposure(document, table, auth, report)
     _check_certificate(document, table, report)
     if any(problem.severity == "error" for problem in report):
@@ -282,6 +286,21 @@ def _scanned(
     except OSError as error:
         report.append(Problem("models-dir", f"the models directory {models_dir} cannot be read: {error.strerror}", Place("option --models-dir")))
         return [], set()
+
+
+def _tell_neighbours(directory: Path, models: list[ModelSettings], report: list[Problem]) -> None:
+    """A model that is missed may lie beside the file: it is served only if the directory is named."""
+    missed = [problem.message for problem in report if problem.code in ("unknown-model", "missing-model")]
+    if not missed:
+        return
+    served = {model.home or model.path for model in models}
+    try:
+        found = [one.id for one in models_in(directory, []).found if one.home.absolute() not in served]
+    except OSError:
+        return
+    if names := [name for name in found if any(f"`{name}`" in message for message in missed)]:
+        message = f"{', '.join(names)}: in {directory}, which is not given as the models directory, and so not served"
+        report.append(Problem("models-dir", message, hint=f"--models-dir {shlex.quote(str(directory))}", severity="warning"))
 
 
 def _check_ceiling(document: Document, defaults: DefaultsTable, models: list[ModelSettings], report: list[Problem]) -> None:

@@ -68,5 +68,5 @@ def _check(document: Document, here: KeyPath, stream: StreamSettings, models: Co
         if getattr(stream, key) == stream.input_topic:
             tell("conflict", f"`{key}` is the input_topic: what is published there would be read as a request", key)
     if stream.model_id is not None and stream.model_id not in models:
-        message = f'no model is called "{stream.model_id}": until there is one, messages that name none become dead letters'
+        message = f"no model is called `{stream.model_id}`: until there is one, messages that name none become dead letters"
         tell("missing-model", message, "model_id", severity="warning")

@@ -154,5 +154,5 @@ def test_a_method_that_is_not_allowed(router: Router, method: str, path: str, al
 def test_there_is_nothing(router: Router, path: str) -> None:
     route = router.find("GET", path, {})
     error = refusal(route)
-    assert (error.code, error.message) == ("not_found", f"there is nothing at {path}")
+    assert (error.code, error.message) == ("not_found", f"there is nothing at {path}; /openapi.json says what there is")
     assert route.dialect == {"v1": "snooze", "openai": "openai"}.get(path.split("/")[1] if path.count("/") > 1 else "", "oip")

@@ -15,9 +15,9 @@ _INTRODUCTION = """\
 
 <!-- Made from src/wakeful/frontends/http/routes.py by `python -m wakeful.frontends.http.route_reference`; a test holds it up to date. -->
 
-Names of models may hold slashes, as they are or as `%2F`. Double and trailing slashes do not count. Where there is GET there is HEAD. Models
-have one version, `1`; paths may leave it out. Request bodies may be compressed (`content-encoding: gzip` or `deflate`) and chunked; `max_body`
-counts inflated bytes. Errors are on [their own page](errors.md).
+Names of models may hold slashes, as they are or as `%2F`. Double and trailing slashes do not count. Where there is GET there is HEAD. A
+path without a version means the newest; a model without [numbered ones](models.md#versions) has the version `1`. Request bodies may be
+compressed (`content-encoding: gzip` or `deflate`) and chunked; `max_body` counts inflated bytes. Errors are on [their own page](errors.md).
 
 Where [`[auth]`](configuration.md#auth) is on, a caller needs the role of the table or a higher one: `read_only`, `inference`, `admin`.
 Without a valid key or token the answer is 401 whatever the path, with too low a role 403. `/metrics` needs `admin` with `protect_metrics`.

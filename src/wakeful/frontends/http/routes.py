@@ -129,7 +129,7 @@ class Router:
             parameters = {name: value for name, value in match.groupdict().items() if value is not None}
             return Route(found[method].handler, entry.dialect, parameters, streams=found[method].streams), found[method].role
         dialect: Dialect = next((dialect for begin, dialect in _DIALECTS.items() if path.startswith(begin)), "oip")
-        return refusing(NotFound(f"there is nothing at {path}"), dialect), Role.READ_ONLY
+        return refusing(NotFound(f"there is nothing at {path}; /openapi.json says what there is"), dialect), Role.READ_ONLY
 
 
 def _credentials(headers: Mapping[str, str]) -> Iterator[str]:
