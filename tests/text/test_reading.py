@@ -77,7 +77,9 @@ def test_which_output_is_the_embedding(outputs: tuple[TensorSpec, ...], more: An
     assert Embedder(Signature((), outputs), settings(**more)).output == chosen.name
 
 
-@pytest.mark.parametrize(("outputs", "more"), [((), {}), ((TOKENS,), {"pooling": "none"}), ((TensorSpec("n", "INT64", ("N", 2)),), {})])
+@pytest.mark.parametrize(("outputs", "more"), [
+    ((), {}), ((TOKENS,), {"pooling": "none"}), ((TensorSpec("n", "INT64", ("N", 2)),), {}), ((TensorSpec("logits", "FP32", ("N", 1)),), {}),
+])
 def test_a_model_without_embeddings(outputs: tuple[TensorSpec, ...], more: Any) -> None:
     with pytest.raises(InvalidInput, match="model: expected one with an output of"):
         Embedder(Signature((), outputs), settings(**more))

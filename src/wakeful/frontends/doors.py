@@ -30,7 +30,8 @@ class Doors:
             from wakeful.frontends.grpc import methods, server  # noqa: PLC0415 - takes libraries that nobody else needs
 
             self._grpc = server.GrpcServer(
-                methods.table(engine, spawn), Access(settings.auth), self._refused, settings.server.max_body, certificate, strangers=self._strangers,
+                methods.table(engine, spawn), Access(settings.auth), self._refused, settings.server.max_body, settings.server.client_timeout,
+                certificate, strangers=self._strangers,
             )
 
     def _router(self, auth: AuthSettings) -> Router:

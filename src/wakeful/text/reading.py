@@ -47,7 +47,7 @@ class Embedder:
         """Raises InvalidInput where no output is one."""
         outputs = [spec for spec in signature.outputs if spec.datatype in _FLOATS]
         tokens = next((spec for spec in outputs if len(spec.shape) == 3), None)
-        texts = [spec for spec in outputs if len(spec.shape) == 2]
+        texts = [spec for spec in outputs if len(spec.shape) == 2 and spec.shape[1] != 1]  # one number is a score
         text = next((spec for spec in texts if spec.name != _NOT_OF_THE_TEXT), None if tokens is not None else next(iter(texts), None))
         as_it_is = settings.pooling == "none" or (settings.pooling == "auto" and text is not None) or tokens is None
         chosen = (text or next(iter(texts), None)) if as_it_is else tokens

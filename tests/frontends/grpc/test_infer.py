@@ -55,7 +55,7 @@ def test_nothing_of_a_call_stays_in_memory(
         loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[None]]()
         handlers = InferHandlers(EchoEngine(), lambda work: tasks.append(loop.create_task(work)))
         made = Heard(getattr(handlers, dialect))
-        server = GrpcServer([], Access(AuthSettings()), lambda _: None, 2 * DECODED_HERE, None, strangers=False)
+        server = GrpcServer([], Access(AuthSettings()), lambda _: None, 2 * DECODED_HERE, 60, None, strangers=False)
         server.take(made, write(size, model, size + extra))
         if leaves:
             made.leave()

@@ -30,7 +30,7 @@ def server() -> Iterator[GrpcServer]:
     """pygrpc-native's server looks for a loop when it is made."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    yield GrpcServer([], Access(AuthSettings()), lambda _: None, LIMIT, None, strangers=False)
+    yield GrpcServer([], Access(AuthSettings()), lambda _: None, LIMIT, 60, None, strangers=False)
     asyncio.set_event_loop(None)
     loop.close()
 
@@ -58,7 +58,7 @@ def test_a_message_over_the_limit(server: GrpcServer) -> None:
 
 def test_a_stranger(server: GrpcServer) -> None:
     told: list[WakefulError] = []
-    server = GrpcServer([], Access(AuthSettings(enabled=True)), told.append, LIMIT, None, strangers=False)
+    server = GrpcServer([], Access(AuthSettings(enabled=True)), told.append, LIMIT, 60, None, strangers=False)
     ended = take(server, handler=broken).ended
     assert ended is not None
     assert ended[0] == Code.UNAUTHENTICATED

@@ -35,6 +35,7 @@ class AdminHandlers:
                 call.respond(ParseDict(fields, response(), ignore_unknown_fields=True).SerializeToString())
             except Exception as error:  # noqa: BLE001 - whatever it is, the caller hears of it, and the log if it is a fault of ours
                 call.fail(error)
+                error.__traceback__ = None  # as in infer.py
 
         return lambda call, encoded: self._spawn(run(call, encoded))
 

@@ -14,7 +14,9 @@ from wakeful.frontends.grpc.errors import Code, Metadata
 from wakeful.frontends.tls import Certificate
 
 AHEAD = 64
-"""Requests of one stream that are taken before the first of them is answered."""
+"""Requests of one stream that are taken before the first of them is answered; but for the last, they are no larger together than one may be."""
+SLOWEST = 256 << 10
+"""Bytes a second, at which a large answer of a stream has more time."""
 STATUS = {status.value[0]: status for status in grpc.StatusCode}
 LAST_SECONDS = 1.0
 """For answers to go out, when it closes."""
@@ -29,11 +31,14 @@ class End(NamedTuple):
 class AioFront:
     library = "grpcio"
 
-    def __init__(self, methods: Sequence[Method], take: Take, max_message: int, certificate: Certificate | None = None) -> None:
+    def __init__(self, methods: Sequence[Method], take: Take, max_message: int, patience: float, certificate: Certificate | None = None) -> None:
+        """`patience`: seconds for a caller to take an answer of a stream. pygrpc-native, which hands streams on, does not tell of one that leaves
+        while an answer is on its way."""
         self._methods = {method.path: method for method in methods}
         self._take = take
         self._certificate = certificate
         self._max_message = max_message
+        self._patience = patience
         self._server: grpc.aio.Server
         self._unanswered: set[Call] = set()
         self._readers: set[asyncio.Task[None]] = set()
@@ -103,20 +108,21 @@ class AioFront:
 
     async def _converse(self, method: Method, messages: AsyncIterator[bytes], context: Any) -> None:
         """Take the requests of a stream as they come, and answer in their order."""
-        room, waiting = asyncio.Semaphore(AHEAD), asyncio.Queue[StreamedCall | None]()
+        room, waiting = Room(self._max_message), asyncio.Queue[StreamedCall | None]()
 
         async def read() -> None:
             try:
                 async for message in messages:
-                    call = StreamedCall(method, context.invocation_metadata(), context.time_remaining())
+                    call = StreamedCall(method, context.invocation_metadata(), context.time_remaining(), len(message))
                     self._unanswered.add(call)
                     waiting.put_nowait(call)
                     self._take(call, message)
-                    await room.acquire()
+                    await room.take(len(message))
             finally:
                 waiting.put_nowait(None)
 
         end: End | None = None
+        left = False
         async with asyncio.TaskGroup() as group:
             reader = group.create_task(read())
             self._readers.add(reader)
@@ -128,16 +134,28 @@ class AioFront:
                     if isinstance(outcome, End):
                         end = outcome
                         break
-                    await context.write(outcome)
-                    room.release()
+                    if left := not await self._written(context, outcome):
+                        break
+                    room.give(call.size)
             finally:
                 reader.cancel()
                 while not waiting.empty():
                     if (call := waiting.get_nowait()) is not None:
                         self._unanswered.discard(call)
                         call.leave()
+        if left:
+            raise asyncio.CancelledError  # as grpcio tells of it elsewhere
         if end is not None:
             await context.abort(STATUS[end.code], end.text, end.metadata)
+
+    async def _written(self, context: Any, answer: bytes) -> bool:
+        """False: the caller has left, or takes nothing."""
+        try:
+            async with asyncio.timeout(self._patience + len(answer) / SLOWEST):
+                await context.write(answer)
+        except (TimeoutError, grpc.aio.InternalError):
+            return False
+        return True
 
     @contextmanager
     def _under_way(self, call: "AioCall", *, counted: bool) -> Iterator[None]:
@@ -151,6 +169,28 @@ class AioFront:
             raise
         finally:
             self._unanswered.discard(call)
+
+
+class Room:
+    """For the requests of one stream that are not answered."""
+
+    def __init__(self, size: int) -> None:
+        self._requests = AHEAD
+        self._bytes = size
+        self._given = asyncio.Event()
+
+    async def take(self, size: int) -> None:
+        """Waits until there is room for one more."""
+        self._requests -= 1
+        self._bytes -= size
+        while self._requests < 0 or self._bytes < 0:
+            self._given.clear()
+            await self._given.wait()
+
+    def give(self, size: int) -> None:
+        self._requests += 1
+        self._bytes += size
+        self._given.set()
 
 
 class AioCall(Call):
@@ -173,7 +213,12 @@ class AioCall(Call):
 class StreamedCall(AioCall):
     """One request of a stream. Its error is an answer of the stream, unless it is about the caller: then it is the end."""
 
-    __slots__ = ()
+    __slots__ = ("size",)
+
+    def __init__(self, method: Method, metadata: Sent, seconds: float | None, size: int) -> None:
+        super().__init__(method, metadata, seconds)
+        self.size = size
+        """Bytes of its message."""
 
     def respond(self, message: bytes) -> None:
         self.outbox.put_nowait(oip.streamed(message))

@@ -25,11 +25,11 @@ THREADS = 1
 class NativeFront:
     library = "pygrpc-native"
 
-    def __init__(self, methods: Sequence[Method], take: Take, max_message: int) -> None:
+    def __init__(self, methods: Sequence[Method], take: Take, max_message: int, patience: float) -> None:
         self._methods = [method for method in methods if method.kind != "stream"]
         self._counted = {method.path for method in self._methods if method.kind == "unary" and method.role is not None}
         self._take = take
-        self._streams = AioFront([method for method in methods if method.kind == "stream"], take, max_message)
+        self._streams = AioFront([method for method in methods if method.kind == "stream"], take, max_message, patience)
         self._calls: dict[int, _NativeCall] = {}
         self._front: NativeGrpcFront
         self._loop: asyncio.AbstractEventLoop

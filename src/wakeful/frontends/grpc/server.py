@@ -27,15 +27,16 @@ class Front(Protocol):
 
 class GrpcServer:
     def __init__(
-        self, methods: Sequence[Method], access: Access, refused: Callable[[WakefulError], None], max_body: int, certificate: Certificate | None,
-        *, strangers: bool,
+        self, methods: Sequence[Method], access: Access, refused: Callable[[WakefulError], None], max_body: int, patience: float,
+        certificate: Certificate | None, *, strangers: bool,
     ) -> None:
-        """`refused` is told why a caller may not have what it asks for. `strangers`: may anybody reach this port?"""
+        """`refused` is told why a caller may not have what it asks for. `patience`: seconds for a caller to take an answer of a stream. `strangers`:
+        may anybody reach this port?"""
         self._access = access
         self._refused = refused
         self._max_body = max_body
         self._closing = False
-        self._front = _front(methods, self.take, max_body, certificate, strangers=strangers)
+        self._front = _front(methods, self.take, max_body, patience, certificate, strangers=strangers)
 
     @property
     def library(self) -> str:
@@ -88,7 +89,8 @@ class GrpcServer:
 
 
 def _front(
-    methods: Sequence[Method], take: Callable[[Call, bytes], None], max_body: int, certificate: Certificate | None, *, strangers: bool
+    methods: Sequence[Method], take: Callable[[Call, bytes], None], max_body: int, patience: float, certificate: Certificate | None, *,
+    strangers: bool,
 ) -> Front:
     """pygrpc-native takes a third of grpcio's processor time for a call; but it knows no TLS, and has anybody's message of any size in memory
     before we can refuse it."""
@@ -98,7 +100,7 @@ def _front(
         except ImportError:
             pass
         else:
-            return NativeFront(methods, take, max_body)
+            return NativeFront(methods, take, max_body, patience)
     from wakeful.frontends.grpc.aio import AioFront  # noqa: PLC0415 - the other one is enough mostly
 
-    return AioFront(methods, take, max_body, certificate)
+    return AioFront(methods, take, max_body, patience, certificate)

@@ -35,6 +35,7 @@ def waiting(spawn: Spawn, handler: Waiting) -> Handler:
             await handler(connection, head, body)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client hears of it, and the log if it is a fault of ours
             connection.fail(error)
+            error.__traceback__ = None  # its frames hold the body, and a future that holds the error: only the collector would find them
 
     def start(connection: Connection, head: Head, body: Buffer) -> None:
         spawn(run(connection, head, body))
