@@ -151,7 +151,7 @@ def _idle(daemon: Daemon) -> bool:
 
 
 def test_a_stream_ends_after_its_answers(tmp_path: Path, env: dict[str, str] | None) -> None:
-    """C49: and does not hold the daemon up, though its client has not ended it."""
+    """C49: and does not hold the daemon up, though its client has not ended it; who sent more is told that it was not taken."""
     with running(tmp_path / "daemon", *options(tmp_path), env=env) as daemon, Caller(daemon) as caller:
         more = threading.Event()
 
@@ -165,8 +165,11 @@ def test_a_stream_ends_after_its_answers(tmp_path: Path, env: dict[str, str] | N
             wait_until(lambda: daemon.metric("wakeful_queue_requests", model="m") > 2, "they wait")
             daemon.process.send_signal(signal.SIGTERM)
             wait_until(lambda: "stopping" in daemon.log, "it has heard")
-        answers = [np.frombuffer(answer.infer_response.raw_output_contents[0], "<f4")[0] for answer in stream]
+        answers = [np.frombuffer(next(stream).infer_response.raw_output_contents[0], "<f4")[0] for _ in range(5)]
         assert answers == list(range(5))
+        with pytest.raises(grpc.RpcError, match="the server is stopping"):
+            next(stream)
+        assert stream.code() is grpc.StatusCode.UNAVAILABLE
         more.set()
         assert daemon.process.wait(60) == 0
 

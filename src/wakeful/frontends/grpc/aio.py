@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import grpc
 import grpc.aio
 
+from wakeful.errors import Unavailable
 from wakeful.frontends.grpc import oip
 from wakeful.frontends.grpc.call import Call, Method, Sent, Take
-from wakeful.frontends.grpc.errors import Code, Metadata
+from wakeful.frontends.grpc.errors import Code, Metadata, render
 from wakeful.frontends.tls import Certificate
 
 AHEAD = 64
@@ -110,7 +111,10 @@ class AioFront:
         """Take the requests of a stream as they come, and answer in their order."""
         room, waiting = Room(self._max_message), asyncio.Queue[StreamedCall | None]()
 
+        ended = False  # by its caller
+
         async def read() -> None:
+            nonlocal ended
             try:
                 async for message in messages:
                     call = StreamedCall(method, context.invocation_metadata(), context.time_remaining(), len(message))
@@ -118,6 +122,7 @@ class AioFront:
                     waiting.put_nowait(call)
                     self._take(call, message)
                     await room.take(len(message))
+                ended = True
             finally:
                 waiting.put_nowait(None)
 
@@ -145,6 +150,8 @@ class AioFront:
                         call.leave()
         if left:
             raise asyncio.CancelledError  # as grpcio tells of it elsewhere
+        if end is None and not ended:  # the server is stopping, and what the caller has sent meanwhile is not read
+            end = End(*render(Unavailable("the server is stopping", unstarted=True), method.dialect))
         if end is not None:
             await context.abort(STATUS[end.code], end.text, end.metadata)
 
