@@ -9,7 +9,7 @@ from tests import tokenizer_files
 from tests.tokenizer_files import WORDS
 from wakeful.backends import tokenizer
 from wakeful.backends.base import LoadOptions
-from wakeful.errors import Unavailable
+from wakeful.errors import InvalidInput, Unavailable
 
 UNKNOWN, CLS, SEP, CAT, DOG = (WORDS.index(word) for word in ("[UNK]", "[CLS]", "[SEP]", "cat", "dog"))
 
@@ -32,6 +32,12 @@ def test_pairs(tmp_path: Path) -> None:
     ids, types, _ = run(tmp_path, ("cat", "dog dog"))
     assert ids == [[CLS, CAT, SEP, DOG, DOG, SEP]]
     assert types == [[0, 0, 0, 1, 1, 1]]
+
+
+@pytest.mark.parametrize("row", [(), ("cat", "dog", "cat")])
+def test_what_is_neither_a_text_nor_a_pair(row: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="text: expected a text or a pair"):
+        run(tmp_path, row)
 
 
 def test_each_row_is_cut_at_its_own_limit(tmp_path: Path) -> None:

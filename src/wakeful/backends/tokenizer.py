@@ -17,7 +17,7 @@ import tokenizers
 from tokenizers import Tokenizer
 
 from wakeful.backends.base import LoadOptions, Plain
-from wakeful.errors import ExecutionFailed, Unavailable
+from wakeful.errors import ExecutionFailed, InvalidInput, Unavailable
 from wakeful.runtime.messages import Signature, TensorSpec
 
 LIBRARY = f"tokenizers {tokenizers.__version__}"
@@ -43,6 +43,8 @@ class TokenizerBackend(Plain):
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         texts, limits = inputs["text"], inputs["limit"].tolist()
+        if not 1 <= texts.shape[1] <= 2:
+            raise InvalidInput.field("text", "a text or a pair in each row", texts.shape[1])
         ids, types, cut = np.empty(len(texts), object), np.empty(len(texts), object), np.zeros(len(texts), bool)
         try:
             for row, encoding in enumerate(self._encoded(texts, limits)):
