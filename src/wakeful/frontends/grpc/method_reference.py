@@ -41,6 +41,10 @@ The text says what is wrong and what to do. `retry-after` (seconds) is trailing 
 `x-wakeful-unstarted: 1` where the work surely did not start. In a stream, an error is an answer with `error_message`, and the stream goes on; only
 what is about the caller ends it.
 
+Of a stream, 64 requests, or as many bytes as one message may have, are read ahead of the answers. Whoever takes no answer for
+`client_timeout_secs`, and 4 seconds more for each MiB of it, is not waited for: the stream ends. When the server
+stops, a stream ends with UNAVAILABLE after the answers to what was read of it.
+
 | error | status |
 |---|---|
 """
