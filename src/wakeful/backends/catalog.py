@@ -66,4 +66,5 @@ def module(name: str) -> BackendModule:
     try:
         return cast(BackendModule, importlib.import_module(entry.module))
     except ImportError as error:
-        raise Unavailable(f"backend {name} cannot be imported ({error}); pip install '{entry.install}' brings its library") from error
+        advice = f"in the server's environment, pip install '{entry.install}' brings its library"
+        raise Unavailable(f"backend {name} cannot be imported ({error}); {advice}") from error
