@@ -1,4 +1,4 @@
-# make serve   a daemon with demo models on 127.0.0.1:$(PORT)
+# make serve   a daemon with demo models on 127.0.0.1:$(PORT), gRPC on $(GRPC_PORT)
 # make test    everything that CI checks; make pytest TESTS=tests/batching for a part
 # make bench   the whole report, peers included (long); make bench BENCH='--only A,H --peers triton' for a part
 #              make bench-quick: the ratios that regressions show in, in minutes
@@ -8,6 +8,7 @@
 
 PYTHON ?= python3
 PORT ?= 8080
+GRPC_PORT ?= 50051
 MINUTES ?= 10
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -17,7 +18,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 .DELETE_ON_ERROR:
 
 serve: $(VENV)/.installed
-	$(BIN)/wakeful serve --demo --no-grpc --host 127.0.0.1 --port $(PORT)
+	$(BIN)/wakeful serve --demo --host 127.0.0.1 --port $(PORT) --grpc-port $(GRPC_PORT)
 
 test: lint audit pytest
 

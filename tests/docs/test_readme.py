@@ -52,7 +52,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def daemon(models: Path) -> Iterator[Daemon]:
-    serve, _ = commands("wakeful")
+    _, serve, _ = commands("wakeful")
     assert serve.split() == ["wakeful", "serve", "--models-dir", models.name]
     with running(models.parent, "--models-dir", str(models), "--demo") as daemon:
         yield daemon
@@ -73,7 +73,9 @@ def test_the_two_commands_exist() -> None:
 
 
 def test_the_settings_are_right(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(models / "models.toml")], 0.0) == 0
+    check, _, _ = commands("wakeful")
+    assert check.split() == ["wakeful", "check", "--models-dir", models.name]
+    assert main(["check", "--models-dir", str(models)], 0.0) == 0
     assert "1 model, no error: fraud" in capsys.readouterr().out
 
 
@@ -87,7 +89,7 @@ def test_curl_lines_answer(daemon: Daemon, command: str) -> None:
 
 
 def test_the_load_gets_its_answers(daemon: Daemon) -> None:
-    _, bench = commands("wakeful")
+    _, _, bench = commands("wakeful")
     assert bench.startswith(f"wakeful bench http://{ADDRESS} demo-model ")
     _, *arguments = bench.replace(ADDRESS, f"{daemon.host}:{daemon.port}").replace("--duration 10", "--duration 1").split()
     done = subprocess.run([sys.executable, "-m", "wakeful", *arguments], capture_output=True, text=True, check=False, timeout=60)
