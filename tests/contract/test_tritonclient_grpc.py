@@ -6,6 +6,7 @@ import json
 import queue
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -19,7 +20,7 @@ from tritonclient.utils import InferenceServerException
 
 from tests.contract.conftest import MAX_BODY
 from tests.contract.test_tritonclient import VALUES, array
-from tests.daemon import Daemon, wait_until
+from tests.daemon import Daemon, frozen, wait_until
 
 UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
@@ -241,34 +242,43 @@ def test_whoever_waits_for_the_final_answer_gets_it(served: Daemon) -> None:
         client.stop_stream()
 
 
+@contextmanager
+def held(served: Daemon) -> Iterator[None]:
+    """The model `org/ident` sleeps, and cannot wake for the time of a block: whoever asks for it waits."""
+    assert served.call("POST", "/v2/repository/models/org%2Fident/unload")[0] == 200
+    with frozen(served.nursery()):
+        yield
+
+
+def left(served: Daemon) -> float:
+    return served.metric("wakeful_requests_total", model="org/ident", protocol="oip-grpc", outcome="left")
+
+
 def test_whoever_leaves_a_stream_is_not_run_for(served: Daemon) -> None:
     """C06"""
-    before = served.metric("wakeful_requests_total", model="narrow", outcome="left")
-    with triton.InferenceServerClient(served.grpc) as client:
+    before = left(served)
+    with held(served), triton.InferenceServerClient(served.grpc) as client:
         client.start_stream(lambda result, error: None)
         for _ in range(2):
-            client.async_stream_infer("narrow", [fp32("x", ROW)])
-        wait_until(lambda: served.metric("wakeful_queue_requests", model="narrow") > 0, "one waits")
+            client.async_stream_infer("org/ident", [fp32("x", ROW)])
+        wait_until(lambda: served.metric("wakeful_queue_requests", model="org/ident") == 2, "both wait")
         client.stop_stream(cancel_requests=True)
-    wait_until(lambda: served.metric("wakeful_requests_total", model="narrow", outcome="left") > before, "it was dropped")
+    wait_until(lambda: left(served) == before + 2, "they were dropped")
 
 
 def test_whoever_cancels_is_not_run_for(served: Daemon) -> None:
     """C06"""
-    def left() -> float:
-        return served.metric("wakeful_requests_total", model="narrow", protocol="oip-grpc", outcome="left")
-
-    before = left()
+    before = left(served)
     answers: queue.Queue[Any] = queue.Queue()
     with triton.InferenceServerClient(served.grpc) as client:
-        calls = [client.async_infer("narrow", [fp32("x", ROW)], lambda result, error: answers.put(error)) for _ in range(3)]
-        wait_until(lambda: served.metric("wakeful_queue_requests", model="narrow") > 0 or not answers.empty(), "they are there")
-        for call in calls[1:]:
-            call.cancel()
+        with held(served):
+            calls = [client.async_infer("org/ident", [fp32("x", ROW)], lambda result, error: answers.put(error)) for _ in range(3)]
+            wait_until(lambda: served.metric("wakeful_queue_requests", model="org/ident") == 3, "all wait")
+            for call in calls[1:]:
+                call.cancel()
         errors = [answers.get(timeout=60) for _ in calls]
-    assert errors.count(None) >= 1 or left() > before
-    wait_until(lambda: served.metric("wakeful_queue_requests", model="narrow") == 0, "nothing waits")
-    assert served.infer("narrow", "x", ROW[0], [1, 4])[0] == 200
+    assert errors.count(None) == 1
+    wait_until(lambda: left(served) == before + 2, "the others were dropped")
 
 
 # ── errors, limits, deadlines ────────────────────────────────────────────────────────────────────────────────────────────────────────────
