@@ -136,6 +136,13 @@ def test_the_program_in_a_pickle_is_shut_in(tmp_path: Path) -> None:
     assert [path.name for path in home.iterdir()] == ["m.pkl"]
 
 
+def test_what_it_says_commands_no_terminal(tmp_path: Path) -> None:
+    program = "import sys; sys.stderr.write('printed \x1b[2J\\n'); raise ValueError('said \x1b]0;mine\x07')"
+    done = convert(saved(tmp_path / "m.pkl", Hostile(program)))
+    assert (done.returncode, "\x1b" in done.stderr) == (1, False)
+    assert all(words in done.stderr for words in ("said ?]0;mine?", "printed ?[2J")), done.stderr
+
+
 def test_one_that_talks_without_end_is_ended(tmp_path: Path) -> None:
     program = "import os, sys\nwhile True: os.write(int(sys.argv[1]), bytes(65536))"
     done = convert(saved(tmp_path / "m.pkl", Hostile(program)))

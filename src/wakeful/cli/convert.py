@@ -94,8 +94,8 @@ def _convert(source: Path, family: Family | None, output: Path, arguments: Names
             made.replace(output)
             _report(end, output)
             return DONE
-    notes = [("it printed", line) for line in printed.splitlines()[-5:]]
-    complain(f"{source.name}: {end.reason if isinstance(end, Failed) else 'there is no result'}", *notes)
+    notes = [("it printed", _printable(line)) for line in printed.splitlines()[-5:]]
+    complain(f"{source.name}: {_printable(end.reason) if isinstance(end, Failed) else 'there is no result'}", *notes)
     return NO
 
 
@@ -142,16 +142,21 @@ def _last_word(descriptor: int, timeout: float) -> Converted | Failed | None:
                 if not isinstance(word, Step):
                     return word
                 if sys.stderr.isatty():
-                    print(f"{word.text} ...", file=sys.stderr)
+                    print(f"{_printable(word.text)} ...", file=sys.stderr)
             if not data:
                 return None
 
 
 def _report(end: Converted, output: Path) -> None:
     for kept in end.kept:
-        print(f"note: the process kept {kept}", file=sys.stderr)
-    print(f"{output}: {end.what}, {output.stat().st_size} bytes")
-    print(f"  inputs      {', '.join(end.inputs)}")
-    print(f"  outputs     {', '.join(end.outputs)}")
+        print(f"note: the process kept {_printable(kept)}", file=sys.stderr)
+    print(f"{output}: {_printable(end.what)}, {output.stat().st_size} bytes")
+    print(f"  inputs      {_printable(', '.join(end.inputs))}")
+    print(f"  outputs     {_printable(', '.join(end.outputs))}")
     compared = "not known" if end.difference is None else f"{end.difference:.2g} at most, on made-up rows"
-    print(f"  difference  {compared}{f' ({end.remark})' if end.remark else ''}")
+    print(f"  difference  {compared}{f' ({_printable(end.remark)})' if end.remark else ''}")
+
+
+def _printable(text: str) -> str:
+    """A stranger's program may say it, and a terminal obeys what is hidden in a text."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
