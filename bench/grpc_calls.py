@@ -1,20 +1,27 @@
-"""Makes unary gRPC calls as fast as they are answered, in a process of its own.
+"""Makes unary gRPC calls as fast as they are answered, by nghttp2's h2load.
 
-usage: python -m bench.grpc_calls PORT MODEL CALLS SECONDS      so many calls at once for so long, over CHANNELS connections; prints a JSON object
+A client in Python takes more processor time for a call than any of the servers: none of them is ever busy then, and what is measured is how
+often they wake. Debian has h2load in its package nghttp2-client.
 """
 
-import json
+import re
+import struct
 import subprocess
-import sys
-import threading
-import time
+import tempfile
+from pathlib import Path
 from typing import NamedTuple
 
+import grpc
+
 from bench.models import MODELS
-from bench.servers import Server
+from bench.servers import Server, ServerFailed
+from wakeful.frontends.grpc.oip import Request
 
 CHANNELS = 4
 METHOD = "/inference.GRPCInferenceService/ModelInfer"
+SUCCEEDED = re.compile(r"(\d+) succeeded, (\d+) failed, (\d+) errored")
+TOOK = re.compile(r"finished in ([\d.]+)(us|ms|s),")
+UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 class Calls(NamedTuple):
@@ -29,47 +36,41 @@ class Calls(NamedTuple):
     """Processor seconds of the server's processes for each call."""
 
 
-def drive(server: Server, port: int, model: str, *, calls: int, seconds: float) -> Calls:
-    """A closed loop."""
-    before = server.tree_cpu()
-    command = [sys.executable, "-m", "bench.grpc_calls", str(port), model, str(calls), str(seconds)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60 + 2 * seconds)
-    spent = server.tree_cpu() - before
-    said = json.loads(done.stdout)
-    return Calls(said["count"], said["per_second"], said["p50"], said["p99"], spent / said["count"])
+def drive(server: Server, port: int, model: str, *, calls: int, count: int) -> Calls:
+    """A closed loop: so many calls at once, over CHANNELS connections, until `count` are answered. Raises ServerFailed where one is not."""
+    message = _message(model)
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        channel.unary_unary(METHOD)(message, timeout=60)  # h2load knows no gRPC: an error is an answer to it
+    with tempfile.TemporaryDirectory() as directory:
+        body, log = Path(directory, "body"), Path(directory, "log")
+        body.write_bytes(struct.pack(">?I", False, len(message)) + message)
+        before = server.tree_cpu()
+        said = _load(port, calls, count, body, log)
+        spent = server.tree_cpu() - before
+        took = sorted(int(line.split()[2]) / 1e6 for line in log.read_text().splitlines())
+    succeeded, seconds = SUCCEEDED.search(said), TOOK.search(said)
+    if succeeded is None or seconds is None or int(succeeded[1]) != count:
+        raise ServerFailed(f"{server.name}: not all of {count} calls were answered:\n{said}")
+    return Calls(count, count / (float(seconds[1]) * UNITS[seconds[2]]), took[count // 2], took[count * 99 // 100], spent / count)
 
 
-def main(port: int, model: str, calls: int, seconds: float) -> None:
-    import grpc
-
-    from wakeful.frontends.grpc.oip import Request
-
+def _message(model: str) -> bytes:
     request = Request(model_name=model)
     for name, datatype, shape, data in MODELS[model]().inputs(1):
         request.inputs.add(name=name, datatype=datatype, shape=shape)
         request.raw_input_contents.append(bytes(data))
-    message = request.SerializeToString()
-    own = [("grpc.use_local_subchannel_pool", 1)]  # or all channels would share one connection
-    channels = [grpc.insecure_channel(f"127.0.0.1:{port}", options=own) for _ in range(CHANNELS)]
-    took: list[float] = []
-    began = time.monotonic()
-
-    def ask(number: int) -> None:
-        call = channels[number % CHANNELS].unary_unary(METHOD)
-        while (sent := time.monotonic()) < began + seconds:
-            call(message, timeout=60)
-            took.append(time.monotonic() - sent)
-
-    callers = [threading.Thread(target=ask, args=(number,)) for number in range(calls)]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
-    whole = time.monotonic() - began
-    took.sort()
-    figures = {"count": len(took), "per_second": len(took) / whole, "p50": took[len(took) // 2], "p99": took[len(took) * 99 // 100]}
-    print(json.dumps(figures))
+    message: bytes = request.SerializeToString()
+    return message
 
 
-if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+def _load(port: int, calls: int, count: int, body: Path, log: Path) -> str:
+    command = [
+        "h2load", f"--requests={count}", f"--clients={CHANNELS}", f"--max-concurrent-streams={calls // CHANNELS}", "--threads=1", f"--data={body}",
+        "--header=content-type: application/grpc", "--header=te: trailers", f"--log-file={log}", f"http://127.0.0.1:{port}{METHOD}",
+    ]
+    try:
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True, timeout=300).stdout
+    except FileNotFoundError:
+        raise ServerFailed("h2load, which makes the calls, is missing: install nghttp2-client") from None
+    except subprocess.CalledProcessError as error:
+        raise ServerFailed(f"h2load has failed: {error.stdout}") from error

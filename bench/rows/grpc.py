@@ -18,6 +18,8 @@ from bench.servers import ServerFailed, Wakeful, wait_quiet
 CALLS = 32
 """At once, as row A has connections."""
 MOST = 120e-6
+COUNT, WARMING = 40_000, 10_000
+"""Calls of a round, and before the first."""
 
 
 def rows(context: Context) -> Iterator[Row]:
@@ -33,12 +35,12 @@ def rows(context: Context) -> Iterator[Row]:
         runs: dict[str, list[Calls]] = {server.name: [] for server in servers}
         for server in servers:
             context.say(f"O: warming up {server.name}")
-            drive(server, server.grpc_port, model.name, calls=CALLS, seconds=context.seconds(4.0, 1.0))
+            drive(server, server.grpc_port, model.name, calls=CALLS, count=WARMING)
             wait_quiet(server)
         for turn in range(context.rounds):
             for server in servers:
                 context.say(f"O: {server.name}, round {turn + 1} of {context.rounds}")
-                runs[server.name].append(drive(server, server.grpc_port, model.name, calls=CALLS, seconds=context.seconds(4.0, 1.5)))
+                runs[server.name].append(drive(server, server.grpc_port, model.name, calls=CALLS, count=COUNT))
     yield _row(runs, "" if Triton.name in runs else f"Triton is not measured. {missing}")
 
 
