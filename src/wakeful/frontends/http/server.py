@@ -18,6 +18,8 @@ BACKLOG = 4096
 AT_ONCE = 64
 """Connections that are taken in a turn of the loop where so many wait. libuv takes one, so that whoever came while thousands were served waited for
 seconds, a liveness probe over a new connection too."""
+REFUSED_AT_ONCE = 8
+"""Of those, connections over the limit: until it has been told so, each holds a descriptor of those that are kept for models."""
 HANDSHAKE_SECONDS = 10.0
 """For a client to say who it is, before it counts as a connection."""
 LEAST_FOR_MODELS = 48
@@ -84,7 +86,8 @@ class HttpServer:
 
     def _take_more(self) -> None:
         self._looking_out = False
-        for _ in range(0 if self._shared.closing else AT_ONCE):
+        room = self._shared.most_connections + REFUSED_AT_ONCE - len(self._shared.connections) - len(self._arriving)
+        for _ in range(0 if self._shared.closing else min(AT_ONCE, room)):
             try:
                 sock, _ = self._sock.accept()
             except OSError:  # nobody is there, or no descriptor is left, which the loop will find too
