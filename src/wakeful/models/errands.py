@@ -26,6 +26,8 @@ TRIES = 3
 """Preparations of one file that may fail, each after another load, before it is left as it is."""
 PAUSE_SECONDS = 0.25
 """Pause before the first job: a wish comes with a load, and whoever waited for that is to be answered first. To hash a large file takes a core."""
+LOOKS = 8
+"""Files that are looked into at once: each look takes a process, and whoever may read may ask for any number of them."""
 ROOM_SECONDS = 10.0
 """Pause before looking again whether there is memory for a preparation."""
 
@@ -45,6 +47,8 @@ class Errands:
         self._failures: Counter[str] = Counter()
         """Identities of files to the number of preparations that failed."""
         self._wished = asyncio.Event()
+        self._looks: dict[Model, asyncio.Task[None]] = {}
+        self._free_looks = asyncio.Semaphore(LOOKS)
 
     def wish_prepared(self, model: Model) -> None:
         """Prepare this model's file some time soon, unless that was found to be useless. Copies are made for the CPU."""
@@ -151,26 +155,38 @@ class Errands:
         return await asyncio.to_thread(cache.commit, directory, settings.path, identity, settings.backend, model.file.library)
 
     async def inspect(self, model: Model) -> None:
-        """Find out the signature of a model that was never loaded. It stays asleep. Raises why its file cannot be opened."""
+        """Find out the signature of a model that was never loaded. It stays asleep. Raises why its file cannot be opened.
+
+        Whoever asks meanwhile gets the same answer.
+        """
+        look = self._looks.get(model)
+        if look is None:
+            look = self._looks[model] = asyncio.get_running_loop().create_task(self._inspect(model))
+            look.add_done_callback(lambda _: self._looks.pop(model))
+        await asyncio.shield(look)
+
+    async def _inspect(self, model: Model) -> None:
         settings = model.settings
         model.file.look()
         if not settings.path.exists():
             raise NotFound(f"model {model.key}: its file {settings.path.name} is not there any more")
-        errand = Errand.forked(self._processes, settings.backend, nice=0)
-        order = Load(settings.backend, str(settings.path), "cpu", 1, model.file.prepared_copy())
-        model.learn_from_file(await _opened(errand, order, settings.life.load_timeout, f"model {model.key}"))
+        async with self._free_looks:
+            errand = Errand.forked(self._processes, settings.backend, nice=0)
+            order = Load(settings.backend, str(settings.path), "cpu", 1, model.file.prepared_copy())
+            model.learn_from_file(await _opened(errand, order, settings.life.load_timeout, f"model {model.key}"))
 
     async def examine(self, path: Path, backend: str, seconds: float, shown: str) -> Ready:
         """Open a file that is no model yet, called `shown`. Raises InvalidInput if it cannot be one."""
-        errand = Errand.forked(self._processes, backend, nice=0)
-        try:
-            return await _opened(errand, Load(backend, str(path), "cpu", 1), seconds, shown)
-        except OutOfMemory:
-            raise
-        except WakefulError as error:
-            if not errand.replica.pid:  # it is no fault of the file
+        async with self._free_looks:
+            errand = Errand.forked(self._processes, backend, nice=0)
+            try:
+                return await _opened(errand, Load(backend, str(path), "cpu", 1), seconds, shown)
+            except OutOfMemory:
                 raise
-            raise InvalidInput(f"{shown} cannot be served: {error.message.replace(str(path), shown).replace(path.name, shown)}") from None
+            except WakefulError as error:
+                if not errand.replica.pid:  # it is no fault of the file
+                    raise
+                raise InvalidInput(f"{shown} cannot be served: {error.message.replace(str(path), shown).replace(path.name, shown)}") from None
 
 
 async def _opened(errand: Errand, order: Load, seconds: float, shown: str) -> Ready:
