@@ -10,6 +10,11 @@ from wakeful.errors import WakefulError
 T = TypeVar("T")
 
 
+async def here_or_elsewhere(work: Callable[[], T], size: int, limit: int) -> T:
+    """The result of `work`, which is done in a thread where it would hold up the loop. For coroutines; `elsewhere` is for what is none."""
+    return await asyncio.to_thread(work) if size > limit else work()
+
+
 def elsewhere(work: Callable[[], T], then: Callable[[Callable[[], T]], None], go_on: Callable[[Callable[[], None]], None]) -> None:
     """Do `work` in a thread. `then` is called in the loop, with a function that gives the result or raises what `work` raised.
 

@@ -1,7 +1,6 @@
 """OpenAI's API and reranking over HTTP: decode, one verb, encode. Each call is a task: it takes many requests, and what takes long is done in a
 thread."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -15,6 +14,7 @@ from wakeful.engine import Engine
 from wakeful.errors import WakefulError
 from wakeful.frontends.http import openai
 from wakeful.frontends.http.connection import Connection
+from wakeful.frontends.http.elsewhere import here_or_elsewhere
 from wakeful.frontends.http.head import Head
 from wakeful.models.portrait import Portrait
 from wakeful.tensors import Buffer
@@ -43,8 +43,8 @@ class TextHandlers:
         connection.waiter = call = Call(self._engine, wish.model, PROTOCOL, arrived)
         result = await self._texts.embed(call, wish.texts, wish.dimensions)
         encode = partial(openai.encode_embedded, wish.model, result, base64=wish.base64)
-        large = sum(len(vector) for vector in result.vectors) > ENCODED_HERE
-        _respond(connection, await asyncio.to_thread(encode) if large else encode(), result.cut)
+        numbers = sum(len(vector) for vector in result.vectors)
+        _respond(connection, await here_or_elsewhere(encode, numbers, ENCODED_HERE), result.cut)
 
     async def rerank(self, connection: Connection, head: Head, body: Buffer) -> None:
         arrived = monotonic()
@@ -63,7 +63,7 @@ class TextHandlers:
 
     async def _decoded(self, decode: Callable[[Buffer], T], body: Buffer, arrived: float) -> T:
         try:
-            return await asyncio.to_thread(decode, body) if len(body) > DECODED_HERE else decode(body)
+            return await here_or_elsewhere(partial(decode, body), len(body), DECODED_HERE)
         except WakefulError as error:
             self._engine.refused("", PROTOCOL, error, monotonic() - arrived)
             raise

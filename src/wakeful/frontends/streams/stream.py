@@ -10,13 +10,14 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from wakeful.clock import monotonic
 from wakeful.config.problems import masked
 from wakeful.config.settings import StreamSettings
 from wakeful.engine import Engine
 from wakeful.errors import ExecutionFailed, InvalidInput, Overloaded, TooLarge, Unavailable, WakefulError
+from wakeful.frontends.http.elsewhere import here_or_elsewhere
 from wakeful.frontends.http.infer import DECODED_HERE, ENCODED_HERE
 from wakeful.frontends.streams.broker import Broker, Delivery, Undeliverable
 from wakeful.frontends.streams.messages import Call, Form, failure
@@ -26,7 +27,6 @@ from wakeful.telemetry.units import show_bytes
 from wakeful.tensors import Tensor
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 DELIVERIES = 5
 """A message that was handed out more often, and never answered, takes down whoever has it: it becomes a dead letter, untried."""
@@ -235,7 +235,7 @@ class Stream:
             if outputs is None:
                 return None
             encode = partial(self._form.answer, call, model, outputs, 1000 * (monotonic() - arrived))
-            body = await _here_or_elsewhere(encode, sum(len(output.data) for output in outputs), ENCODED_HERE)
+            body = await here_or_elsewhere(encode, sum(len(output.data) for output in outputs), ENCODED_HERE)
         except WakefulError as error:
             return self._failed(call, model, error, arrived)
         except Exception:
@@ -259,7 +259,7 @@ class Stream:
             raise call.fault
         if call.reply_to == self.settings.input_topic:
             raise InvalidInput("reply_to: the answer would be read as a request there")
-        return await _here_or_elsewhere(call.inputs, len(delivery.payload), DECODED_HERE)
+        return await here_or_elsewhere(call.inputs, len(delivery.payload), DECODED_HERE)
 
     def _poisonous(self, delivery: Delivery) -> ExecutionFailed:
         name, times = self.settings.name, delivery.times - 1
@@ -302,8 +302,3 @@ class Stream:
         if self.settings.format == "json":
             topics.append((call and call.reply_to) or self.settings.output_topic)
         return [Letter(topic, body, id, model) for topic in topics]
-
-
-async def _here_or_elsewhere(work: Callable[[], T], size: int, limit: int) -> T:
-    """In a thread where it would hold up the loop."""
-    return await asyncio.to_thread(work) if size > limit else work()
