@@ -1,0 +1,1 @@
+"""Manifests in, specs out: our own resources, and Seldon's."""

@@ -1,0 +1,379 @@
+"""What the planner thinks in: what is asked for (specs), what there is (replicas), what was decided (placements, targets), and its answers (effects).
+
+Times are seconds since the epoch, from a clock that never goes back within a process. Sizes are bytes. Shares are 0 to 1. Specs and placements are
+frozen; entries and the world are changed by the controller's loop alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
+
+# ── what is asked for ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Bounds(NamedTuple):
+    """Counts as they were written. None: not written, which is another thing than 0."""
+
+    replicas: int | None = None
+    minimum: int | None = None
+    maximum: int | None = None
+
+    @property
+    def ranged(self) -> bool:
+        """May the scheduler change the count? Only if one of the bounds was written."""
+        return self.minimum is not None or self.maximum is not None
+
+
+UNBOUND = Bounds()
+ONE = Bounds(1)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleLimits:
+    """Of one model: `spec.autoscaling` over its Server's `modelAutoscaling` over the agent's variables."""
+
+    lag_threshold: float = 30.0
+    """Requests in flight on one replica, mean of a period, from which on there are too few replicas."""
+    inactive: float = 600.0
+    """Seconds without a request after which a replica is one too many."""
+    stable: float = 300.0
+    """Seconds since the last change of state that was not our own step, before the count may be raised."""
+    up_cooldown: float = 15.0
+    down_window: float = 300.0
+    max_step: float = 1.0
+    """Share of the present count by which it may grow in one step; always by one."""
+    busy: float = 0.6
+    """Highest share of time that the remaining replicas may be busy after a step down."""
+    hold: float = 60.0
+    """Seconds that the gateway holds a request for a model that wakes from zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    name: str
+    storage_uri: str
+    revision: str
+    """Digest of all that a replica loads: the URI and the serving section. Another revision is loaded anew."""
+    uid: str = ""
+    generation: int = 0
+    backend: str | None = None
+    """None: found by the files."""
+    requirements: frozenset[str] = frozenset()
+    memory: int | None = None
+    """Declared bytes; None: not declared."""
+    server: str | None = None
+    """Pinned to this Server."""
+    bounds: Bounds = UNBOUND
+    pinned: bool = False
+    limits: ScaleLimits = field(default_factory=ScaleLimits)
+    serving: Mapping[str, Any] = field(default_factory=dict)
+    """The keys of [models.NAME]."""
+    secret: str | None = None
+    dialect: Literal["wakeful", "seldon"] = "wakeful"
+    errors: tuple[str, ...] = ()
+    """What is wrong with it beyond what the API server checks; such a model is not placed anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSpec:
+    name: str
+    uid: str = ""
+    generation: int = 0
+    bounds: Bounds = ONE
+    image: str | None = None
+    capabilities: frozenset[str] | None = None
+    """None: what the agents say."""
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    overcommit: float = 1.0
+    """Share of the capacity that may be registered beyond it."""
+    grace: float = 120.0
+    """terminationGracePeriodSeconds."""
+    surge: int = 1
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """The daemon's file."""
+    cache: Mapping[str, Any] = field(default_factory=dict)
+    model_autoscaling: Mapping[str, Any] = field(default_factory=dict)
+    pod_template: Mapping[str, Any] = field(default_factory=dict)
+    volume_claim_templates: tuple[Mapping[str, Any], ...] = ()
+    dialect: Literal["wakeful", "seldon"] = "wakeful"
+    errors: tuple[str, ...] = ()
+
+
+class Owner(StrEnum):
+    """Who decides a count."""
+
+    HPA = "HPA"
+    """A HorizontalPodAutoscaler targets the object."""
+    SCHEDULER = "Scheduler"
+    """A bound is written, and no HPA targets it."""
+    USER = "User"
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """`status.scaling`: a count that was decided, kept over restarts."""
+
+    owner: Owner
+    target: int
+    from_spec: str
+    """`spec.replicas` when the target was decided ("" if not written): another value there resets the target."""
+    last_step_time: float = 0.0
+    last_step: str = ""
+    """What was done and why, for people."""
+
+
+# ── what there is ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Held(NamedTuple):
+    """What an agent says of one model."""
+
+    state: Literal["loading", "ready", "failed", "finishing", "quiet"]
+    """`finishing`: it was told to finish, and requests are still there; `quiet`: none for a second, so that it may be unloaded."""
+    revision: str
+    footprint: int = 0
+    """Measured bytes: shared weights once, private ones of all of the daemon's replicas; 0: not measured yet."""
+    error: str = ""
+    artifact: str = ""
+    """Revision of the files that were fetched."""
+    artifact_bytes: int = 0
+
+
+class Use(NamedTuple):
+    """Of one model on one replica, over the agent's last period."""
+
+    arrived: int = 0
+    """Requests since the daemon began; never falls."""
+    completed: int = 0
+    lag: float = 0.0
+    """Time-weighted mean of arrived - completed."""
+    busy: float = 0.0
+    """Share of time in which a run was active."""
+    last_used: float = 0.0
+    """When the last request arrived; 0: never."""
+
+
+@dataclass(slots=True)
+class Agent:
+    """What the agent of a server replica has said. Without one a replica is unknown: not chosen, and not unrouted."""
+
+    capabilities: frozenset[str]
+    capacity: int
+    """Bytes that models may have there."""
+    http_port: int
+    grpc_port: int | None
+    heard: float
+    held: dict[str, Held] = field(default_factory=dict)
+    use: dict[str, Use] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Replica:
+    """A pod of a Server in one life: another life of the pod's name is another replica."""
+
+    uid: str
+    pod: str
+    server: str
+    ordinal: int
+    ip: str | None = None
+    ready: bool = False
+    leaving_by: float | None = None
+    """The pod is being deleted, and what it has must be elsewhere by then; None: it stays."""
+    lost: bool = False
+    """Its node is gone: nothing there answers."""
+    agent: Agent | None = None
+
+    @property
+    def placeable(self) -> bool:
+        """May it be given models?"""
+        return self.ready and not self.lost and self.leaving_by is None and self.agent is not None
+
+
+# ── what was decided ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class State(StrEnum):
+    """Of a placement, as it is written to `status.placements`."""
+
+    ASSIGNED = "Assigned"
+    """Its agent is to load it."""
+    LOADING = "Loading"
+    """Its agent says that it does."""
+    ROUTED = "Routed"
+    """It is ready, and gateways are told to send requests."""
+    DRAINING = "Draining"
+    """Gateways are told to send no more; it is unloaded once all have acknowledged that and nothing is in flight."""
+    FAILED = "Failed"
+    """It did not load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One copy of a model on one server replica."""
+
+    replica: str
+    """The pod's uid."""
+    pod: str
+    state: State
+    revision: str
+    since: float
+    """When it came into this state."""
+    tries: int = 0
+    """Failed loads in a row."""
+    error: str = ""
+    previous: str = ""
+    """Revision that serves on this replica until `revision` is loaded."""
+
+
+class Routing(NamedTuple):
+    """What the gateways know of one model, as replica uids. A gateway that has been silent for 10 s is not waited for."""
+
+    everywhere: frozenset[str] = frozenset()
+    """Every gateway has acknowledged that requests go there."""
+    anywhere: frozenset[str] = frozenset()
+    """Some gateway may send requests there."""
+
+
+class Short(NamedTuple):
+    """Why a model has fewer replicas than it should."""
+
+    missing: int
+    since: float
+    blocked: Mapping[str, Mapping[str, int]]
+    """Server to filter ("memory", "requirements", "not ready", ...) to number of replicas that it kept out."""
+
+
+@dataclass(slots=True)
+class ModelEntry:
+    """A model as the controller has it."""
+
+    spec: ModelSpec
+    scaling: Scaling | None = None
+    hpa: bool = False
+    """A HorizontalPodAutoscaler targets it."""
+    placements: dict[str, Placement] = field(default_factory=dict)
+    """By replica uid."""
+    artifact: str = ""
+    """Revision of the files, as the first agent found it; others must find the same."""
+    artifact_bytes: int = 0
+    footprint: int = 0
+    """Largest measured footprint; 0: none yet."""
+    short: Short | None = None
+    retry_at: float = 0.0
+    """After failed loads nowhere is tried before."""
+    failures: int = 0
+    changed: float = 0.0
+    """Last change of its state that was not a step of our own."""
+    wanted_until: float = 0.0
+    """A request was held for it: it wakes from zero, and does not go back before."""
+    calm_since: float | None = None
+    """Since when the rule for fewer replicas holds without a break; None: it does not."""
+    limited: str = ""
+    """What kept the count from being raised, for the condition Scaling."""
+    revision_failed: str = ""
+    """A revision that failed on its first replica: the one before serves on. Empty: none."""
+
+
+@dataclass(slots=True)
+class ServerEntry:
+    spec: ServerSpec
+    scaling: Scaling | None = None
+    hpa: bool = False
+    fits_since: float | None = None
+    """Since when the models of the highest ordinal would fit elsewhere; None: they do not."""
+
+
+@dataclass(slots=True)
+class World:
+    """Everything the planner sees. One namespace."""
+
+    models: dict[str, ModelEntry] = field(default_factory=dict)
+    servers: dict[str, ServerEntry] = field(default_factory=dict)
+    replicas: dict[str, Replica] = field(default_factory=dict)
+    """By uid."""
+    routing: dict[str, Routing] = field(default_factory=dict)
+    """By model name."""
+    led_since: float = 0.0
+    """When this controller became the leader: for a while after that, who has not said hello is unknown, not gone."""
+
+
+# ── effects ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Put(NamedTuple):
+    """Make a placement, or bring it into another state. What agents and gateways are told follows from the placements."""
+
+    model: str
+    placement: Placement
+
+
+class Drop(NamedTuple):
+    """The copy is gone, or nobody has to wait for it."""
+
+    model: str
+    replica: str
+
+
+class SetTarget(NamedTuple):
+    """Written to the model's status before any agent is told."""
+
+    model: str
+    scaling: Scaling
+
+
+class ScaleServer(NamedTuple):
+    server: str
+    scaling: Scaling
+
+
+class Mark(NamedTuple):
+    """Change fields of a model's or server's entry that only the planner reads: timers, shortfalls."""
+
+    kind: Literal["model", "server"]
+    name: str
+    fields: Mapping[str, Any]
+
+
+class Release(NamedTuple):
+    """A leaving replica has nothing more to wait for: its pod may end."""
+
+    replica: str
+
+
+class Note(NamedTuple):
+    """An event for people, on the object it concerns."""
+
+    kind: Literal["Model", "Server", "Pod"]
+    name: str
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+Effect = Put | Drop | SetTarget | ScaleServer | Mark | Release | Note
+
+
+# ── answers of the pure functions ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Step(NamedTuple):
+    """Another count."""
+
+    target: int
+    why: str
+
+
+class Hold(NamedTuple):
+    """The same count, and why."""
+
+    why: str
+
+
+class Endpoint(NamedTuple):
+    """Where a gateway sends requests for one model on one replica."""
+
+    replica: str
+    ip: str
+    http_port: int
+    grpc_port: int | None
