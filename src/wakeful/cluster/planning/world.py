@@ -31,7 +31,7 @@ ONE = Bounds(1)
 
 @dataclass(frozen=True, slots=True)
 class ScaleLimits:
-    """Of one model: `spec.autoscaling` over its Server's `modelAutoscaling` over the agent's variables."""
+    """Of one model: `spec.autoscaling` over its Server's `modelAutoscaling` over the agent's variables; see `thresholds`."""
 
     lag_threshold: float = 30.0
     """Requests in flight on one replica, mean of a period, from which on there are too few replicas."""
@@ -47,6 +47,8 @@ class ScaleLimits:
     """Highest share of time that the remaining replicas may be busy after a step down."""
     hold: float = 60.0
     """Seconds that the gateway holds a request for a model that wakes from zero."""
+    period: float = 5.0
+    """Seconds between two reports of an agent: the count changes at most once in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,8 @@ class ModelSpec:
     """Pinned to this Server."""
     bounds: Bounds = UNBOUND
     pinned: bool = False
-    limits: ScaleLimits = field(default_factory=ScaleLimits)
+    autoscaling: Mapping[str, float] = field(default_factory=dict)
+    """What was written, by `ScaleLimits` field; `thresholds.read_thresholds` makes it."""
     serving: Mapping[str, Any] = field(default_factory=dict)
     """The keys of [models.NAME]."""
     secret: str | None = None
@@ -93,7 +96,8 @@ class ServerSpec:
     config: Mapping[str, Any] = field(default_factory=dict)
     """The daemon's file."""
     cache: Mapping[str, Any] = field(default_factory=dict)
-    model_autoscaling: Mapping[str, Any] = field(default_factory=dict)
+    model_autoscaling: Mapping[str, float] = field(default_factory=dict)
+    """As `ModelSpec.autoscaling`, for its models that have not written it."""
     pod_template: Mapping[str, Any] = field(default_factory=dict)
     volume_claim_templates: tuple[Mapping[str, Any], ...] = ()
     dialect: Literal["wakeful", "seldon"] = "wakeful"
@@ -166,6 +170,8 @@ class Agent:
     heard: float
     held: dict[str, Held] = field(default_factory=dict)
     use: dict[str, Use] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
+    """What its variables say of scaling, by `ScaleLimits` field."""
 
 
 @dataclass(slots=True)
@@ -271,6 +277,8 @@ class ModelEntry:
     """Since when the rule for fewer replicas holds without a break; None: it does not."""
     limited: str = ""
     """What kept the count from being raised, for the condition Scaling."""
+    lacking: Short | None = None
+    """Replicas that the load asks for and that have no room: the target was not raised for them, but the Server may grow."""
     revision_failed: str = ""
     """A revision that failed on its first replica: the one before serves on. Empty: none."""
 
@@ -362,12 +370,18 @@ class Step(NamedTuple):
 
     target: int
     why: str
+    limited: str = ""
+    """What kept it from going further up."""
+    lacking: int = 0
+    """Replicas above the target that the load asks for and that have no room."""
 
 
 class Hold(NamedTuple):
     """The same count, and why."""
 
     why: str
+    limited: str = ""
+    lacking: int = 0
 
 
 class Endpoint(NamedTuple):
