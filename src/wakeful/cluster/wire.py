@@ -33,6 +33,7 @@ class HeldNow(msgspec.Struct, frozen=True, array_like=True):
     error: str = ""
     artifact: str = ""
     artifact_bytes: int = 0
+    serves: str = ""
 
 
 class UseNow(msgspec.Struct, frozen=True, array_like=True):

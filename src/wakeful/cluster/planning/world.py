@@ -131,17 +131,25 @@ class Scaling:
 
 
 class Held(NamedTuple):
-    """What an agent says of one model."""
+    """What an agent says of one model. What it does not say it has not."""
 
     state: Literal["loading", "ready", "failed", "finishing", "quiet"]
-    """`finishing`: it was told to finish, and requests are still there; `quiet`: none for a second, so that it may be unloaded."""
+    """`ready` even if it sleeps. `finishing`: it was told to finish, and requests are still there; `quiet`: none for a second, it may be unloaded."""
     revision: str
+    """What the state is about."""
     footprint: int = 0
     """Measured bytes: shared weights once, private ones of all of the daemon's replicas; 0: not measured yet."""
     error: str = ""
     artifact: str = ""
     """Revision of the files that were fetched."""
     artifact_bytes: int = 0
+    serves: str = ""
+    """While `revision` is loading or has failed: the one before that still answers requests there; empty: none does."""
+
+    @property
+    def served(self) -> str:
+        """The revision that answers requests there; empty: none does."""
+        return self.serves if self.state in {"loading", "failed"} else self.revision
 
 
 class Use(NamedTuple):
@@ -188,6 +196,8 @@ class Replica:
     """The pod is being deleted, and what it has must be elsewhere by then; None: it stays."""
     lost: bool = False
     """Its node is gone: nothing there answers."""
+    released: bool = False
+    """It was said that its pod may end."""
     agent: Agent | None = None
 
     @property
@@ -214,8 +224,7 @@ class State(StrEnum):
     """It did not load."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """One copy of a model on one server replica."""
 
     replica: str
@@ -281,6 +290,10 @@ class ModelEntry:
     """Replicas that the load asks for and that have no room: the target was not raised for them, but the Server may grow."""
     revision_failed: str = ""
     """A revision that failed on its first replica: the one before serves on. Empty: none."""
+    gone: bool = False
+    """The object is deleted: the entry goes with its last placement."""
+    look_at: float = 0.0
+    """The planner looks at it then, even if nothing has happened to it."""
 
 
 @dataclass(slots=True)
@@ -302,6 +315,8 @@ class World:
     """By uid."""
     routing: dict[str, Routing] = field(default_factory=dict)
     """By model name."""
+    gateways: int = 0
+    """Gateways that are connected or were until a moment ago. 0: routes have nobody to wait for."""
     led_since: float = 0.0
     """When this controller became the leader: for a while after that, who has not said hello is unknown, not gone."""
 
@@ -349,6 +364,12 @@ class Release(NamedTuple):
     replica: str
 
 
+class Forget(NamedTuple):
+    """The model was deleted, and its last copy has gone."""
+
+    model: str
+
+
 class Note(NamedTuple):
     """An event for people, on the object it concerns."""
 
@@ -359,7 +380,7 @@ class Note(NamedTuple):
     message: str
 
 
-Effect = Put | Drop | SetTarget | ScaleServer | Mark | Release | Note
+Effect = Put | Drop | SetTarget | ScaleServer | Mark | Release | Forget | Note
 
 
 # ── answers of the pure functions ────────────────────────────────────────────────────────────────────────────────────────────────────────────
