@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from wakeful.clock import monotonic
+from wakeful.config.cluster import cluster_keys
 from wakeful.config.effective import bound_keys, differences, server_keys
 from wakeful.config.kinds import library_of
 from wakeful.config.load import is_exposed
@@ -275,8 +276,10 @@ class App:
             self.events.emit("config", "", text, code="not_reloaded")
             return
         self._tell_problems(settings.warnings)
-        old, self.settings = self.settings, replace(settings, server=self.settings.server, memory=self.settings.memory, cache=self.settings.cache)
-        if kept := differences(server_keys(self.settings) | bound_keys(self.settings), server_keys(settings) | bound_keys(settings)):
+        old, self.settings = self.settings, replace(
+            settings, server=self.settings.server, memory=self.settings.memory, cache=self.settings.cache, cluster=self.settings.cluster,
+        )
+        if kept := differences(_fixed_keys(self.settings), _fixed_keys(settings)):
             text = f"{', '.join(kept)} changed, which takes a restart: the old values stay"
             self.events.emit("config", "", text, code="restart")
         if exposed := settings.secret_variables - old.secret_variables:
@@ -311,6 +314,11 @@ class App:
                     told = str(error)
                     text = f"the certificate or its key has changed, and the old ones stay until the new ones fit together: {told}"
                     self.events.emit("config", "", text, code="certificate")
+
+
+def _fixed_keys(settings: Settings) -> dict[str, Any]:
+    """What only a start can change."""
+    return server_keys(settings) | bound_keys(settings) | cluster_keys(settings.cluster)
 
 
 async def _alone(coroutine: Coroutine[Any, Any, None]) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from wakeful.config.cluster import cluster_keys
 from wakeful.config.kinds import KINDS
 from wakeful.config.problems import masked
 from wakeful.config.settings import (
@@ -28,6 +29,7 @@ def effective(settings: Settings) -> str:
     parts += [_table("[[models]]", model_keys(model)) for model in models.values()]
     parts += [_table("[[pipelines]]", pipeline_keys(pipeline)) for pipeline in settings.pipelines]
     parts += [_table("[[streams]]", stream_keys(stream)) for stream in settings.streams]
+    parts += [_table("[cluster]", cluster_keys(settings.cluster))] if settings.cluster else []
     return "\n".join(parts)
 
 

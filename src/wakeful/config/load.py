@@ -2,7 +2,6 @@
 
 import difflib
 import os
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wakeful.config.auth import auth_settings
+from wakeful.config.cluster import SERVICE_LINK, VARIABLES, cluster_settings
 from wakeful.config.document import Document, read_document
 from wakeful.config.layouts import models_in
 from wakeful.config.locate import KeyPath
@@ -27,8 +27,6 @@ _PREFIX = "WAKEFUL_"
 _PATHS = ("cache_dir", "models_dir", "tls_cert", "tls_key")
 """Keys of [server]."""
 _CLIENT_VARIABLES = {"WAKEFUL_URL"}
-_SERVICE_LINK = re.compile(r"(?:tcp|udp|sctp)://")
-"""Kubernetes sets WAKEFUL_PORT=tcp://10.0.0.1:8080 in every pod beside a Service named "wakeful"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +91,7 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
     table = ServerTable.model_construct(None, **server)
     auth = auth_settings(document, options.api_keys, options.jwt_secret, environ, report)
     streams = stream_settings(document, {model.id for model in models} | {pipeline.id for pipeline in pipelines}, environ, report)
+    cluster = cluster_settings(document, environ, report)
     if models_dir is None:
         _tell_neighbours(config_dir, models, report)
     _check_exposure(document, table, auth, report)
@@ -109,6 +108,7 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
         pipelines=pipelines,
         auth=auth,
         streams=streams,
+        cluster=cluster,
         files=files,
         defaults=template,
         warnings=tuple(in_order(report)),
@@ -140,9 +140,9 @@ def _environment(environ: Mapping[str, str], report: list[Problem]) -> dict[str,
     known = {f"{_PREFIX}{key.upper()}": key for key in OverrideTable.model_fields}
     values = {}
     for name, text in environ.items():
-        if not name.startswith(_PREFIX) or not text or name in _CLIENT_VARIABLES:
+        if not name.startswith(_PREFIX) or not text or name in _CLIENT_VARIABLES or name in VARIABLES:
             continue
-        if name in known and not _SERVICE_LINK.match(text):
+        if name in known and not SERVICE_LINK.match(text):
             values[known[name]] = text
         elif problem := _odd_variable(name, text, known):
             report.append(problem)

@@ -10,6 +10,7 @@ from wakeful.config.schema import (
     ApiKeyTable,
     AuthTable,
     BudgetTable,
+    ClusterTable,
     JwtTable,
     ModelTable,
     PadTable,
@@ -120,6 +121,12 @@ input_topic = "fraud.requests"
 output_topic = "fraud.answers"
 model_id = "fraud"
 ```"""
+_CLUSTER = """\
+For a pod of a cluster's [Server](../README.md): what it serves beside its own models, a controller says. The manifests of a Server write all of this.
+Each key is also a variable (`WAKEFUL_CLUSTER_CONTROLLERS=a:9100,b:9100`). `POD_NAME`, `POD_UID` and `POD_NAMESPACE` are read for `pod`, `pod_uid` and
+`namespace`, and for the last figures Seldon's names too: `SELDON_MODEL_INFERENCE_LAG_THRESHOLD` for `lag_threshold`,
+`SELDON_MODEL_INACTIVE_SECONDS_THRESHOLD` for `inactive_secs`, `SELDON_SCALING_STATS_PERIOD_SECONDS` for `stats_period_secs`; and the same names that
+begin with `WAKEFUL_`. Variables go before the file. Where no controller is named, the table says nothing."""
 _NUMBERS = {int: "whole number", float: "number", bool: "`true` or `false`", str: "text"}
 
 
@@ -141,6 +148,7 @@ def reference() -> str:
         _section("`[[auth.api_keys]]`", _KEYS, dict(ApiKeyTable.model_fields)),
         _section("`[auth.jwt]`", _JWT, dict(JwtTable.model_fields)),
         _section("`[[streams]]`", _STREAMS, dict(StreamTable.model_fields)),
+        _section("`[cluster]`", _CLUSTER, dict(ClusterTable.model_fields)),
     ]
     return "\n".join(sections)
 

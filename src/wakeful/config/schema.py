@@ -31,6 +31,7 @@ from wakeful.config.values import (
     BACKENDS,
     BY_NAME,
     YEARS,
+    Addresses,
     BackendName,
     Broker,
     HeadSize,
@@ -48,6 +49,7 @@ from wakeful.config.values import (
     Text,
     Threads,
     Versions,
+    Words,
 )
 
 
@@ -332,6 +334,35 @@ class StreamTable(Table):
     format: MessageFormat = setting("json", "form of requests and answers")
 
 
+class ClusterTable(Table):
+    """[cluster]"""
+
+    controllers: Addresses = setting(
+        [], "the controller's pods, of which one leads; absent: this daemon is on its own", form="`HOST:PORT`, array of texts or parted by commas")
+    server: Text | None = setting(None, "name of the Server that this pod belongs to")
+    pod: Text | None = setting(None, "the pod's name")
+    pod_uid: Text | None = setting(None, "the pod's uid: another life of the pod is another server")
+    namespace: Text | None = setting(None, "the pod's namespace")
+    capabilities: Words | None = setting(
+        None, "what models may require of this server; absent: the backends whose libraries are installed", form="array of texts or parted by commas")
+    token_file: Text | None = setting(None, "file with the token that shows the controller who this is; read again for each connection")
+    ca_file: Text | None = setting(None, "certificates in PEM that the controller's is signed by; absent: plain text, for one machine alone")
+    socket: Text = setting("/run/wakeful/agent.sock", "Unix socket on which `wakeful cluster drain` is heard")
+    state_dir: Text = setting("/var/lib/wakeful", "directory of fetched models, and of what the controller wanted last: it outlives the container")
+    volumes_dir: Text = setting("/var/run/wakeful/volumes", "directory with a mounted volume for each claim that a `pvc://CLAIM/PATH` names")
+    stats_period_secs: float = setting(5.0, "figures of use are made, compared with thresholds and reported so often", unit="s", ge=0.05, le=3600)
+    lag_threshold: float | None = setting(
+        None, "requests of a model in flight here, on average, from which on it needs more replicas; absent: as the controller says",
+        unit="requests", gt=0, le=1_000_000)
+    inactive_secs: float | None = setting(
+        None, "seconds without a request after which a replica of a model is one too many; absent: as the controller says",
+        unit="s", gt=0, le=YEARS)
+    max_loads: int = setting(8, "models that are fetched and loaded for the first time at once; others wait", ge=1, le=1024)
+    grace_secs: float = setting(
+        120.0, "the pod's `terminationGracePeriodSeconds`: a drain ends before, and at half of it where no controller leads",
+        unit="s", ge=1, le=86_400)
+
+
 SECRETS = frozenset({"key", "secret"})
 """Keys whose values no message repeats."""
 
@@ -340,9 +371,10 @@ TABLES: dict[str, type[Table]] = {
     "[server]": ServerTable, "[defaults]": DefaultsTable, "[[models]]": ModelTable, "[models.text]": TextTable,
     "[[pipelines]]": PipelineTable, "steps": StepTable, "[[streams]]": StreamTable,
     "[auth]": AuthTable, "[[auth.api_keys]]": ApiKeyTable, "[auth.jwt]": JwtTable,
+    "[cluster]": ClusterTable,
 }
 """Title in messages to declaration."""
-SECTIONS = ("server", "defaults", "models", "pipelines", "streams", "auth")
+SECTIONS = ("server", "defaults", "models", "pipelines", "streams", "auth", "cluster")
 ALIASES = {"max_delay_ms": "max_batch_delay_ms"}
 
 

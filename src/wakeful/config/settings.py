@@ -193,6 +193,8 @@ class ModelSettings:
     version: str | None = None
     """None: the model has no versions."""
     versions: VersionPolicy = 1
+    revision: str | None = None
+    """Of a model that a cluster has sent: two revisions of it are here side by side while one takes the other's place. None: it was not sent."""
     foreign: ForeignSettings | None = field(default=None, compare=False)
     """Only told: what of it counts is among the other settings."""
 
@@ -203,8 +205,8 @@ class ModelSettings:
 
     @property
     def key(self) -> str:
-        """The name that no other model has, and no other version."""
-        return self.id if self.version is None else f"{self.id}:{self.version}"
+        """The name that no other model has, and no other version or revision."""
+        return ":".join(part for part in (self.id, self.version, self.revision) if part is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +363,35 @@ class StreamSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """Of a daemon that belongs to a cluster: who it is there, and who says what it serves."""
+
+    controllers: tuple[str, ...]
+    """HOST:PORT of each."""
+    server: str
+    pod: str
+    pod_uid: str
+    namespace: str | None = None
+    capabilities: frozenset[str] | None = None
+    """None: the backends whose libraries are installed."""
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    """None: plain text."""
+    socket: Path = Path("/run/wakeful/agent.sock")
+    state_dir: Path = Path("/var/lib/wakeful")
+    volumes_dir: Path = Path("/var/run/wakeful/volumes")
+    stats_period: float = 5.0
+    """Seconds."""
+    lag_threshold: float | None = None
+    """None: as the controller says."""
+    inactive: float | None = None
+    """Seconds."""
+    max_loads: int = 8
+    grace: float = 120.0
+    """Seconds from the drain's beginning to the kill."""
+
+
+@dataclass(frozen=True, slots=True)
 class CacheSettings:
     """The cache of prepared models, learnt footprints and verdicts."""
 
@@ -380,6 +411,8 @@ class Settings:
     pipelines: tuple[PipelineSettings, ...] = ()
     auth: AuthSettings = AuthSettings()
     streams: tuple[StreamSettings, ...] = ()
+    cluster: ClusterSettings | None = None
+    """None: the daemon is on its own."""
     files: tuple[Path, ...] = ()
     """Files that were read, for the start-up line."""
     defaults: ModelSettings = ModelSettings(id="", path=Path())

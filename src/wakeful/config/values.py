@@ -147,6 +147,19 @@ def parse_role(value: object) -> Role:
     return role
 
 
+def _by_comma(value: object) -> object:
+    """A variable has no arrays."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _check_address(value: str) -> str:
+    """HOST:PORT; an IPv6 address stands in brackets."""
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536 or (":" in host and not (host[0] == "[" and host[-1] == "]")):
+        raise ValueError("must be HOST:PORT")
+    return value
+
+
 def _lower(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
@@ -175,4 +188,6 @@ ModelId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1),
 OptionalPort = Annotated[Annotated[int, Field(ge=0, le=65535)] | None, BeforeValidator(_off_is_none)]
 RoleName = Annotated[Role, BeforeValidator(parse_role)]
 Broker = Annotated[Literal["redis", "rabbitmq", "kafka"], BeforeValidator(_parse_broker)]
+Words = Annotated[list[Text], BeforeValidator(_by_comma)]
+Addresses = Annotated[list[Annotated[Text, AfterValidator(_check_address)]], BeforeValidator(_by_comma)]
 MessageFormat = Annotated[Literal["json", "protobuf"], BeforeValidator(_lower)]
