@@ -286,8 +286,9 @@ class ModelEntry:
     """Since when the rule for fewer replicas holds without a break; None: it does not."""
     limited: str = ""
     """What kept the count from being raised, for the condition Scaling."""
-    lacking: Short | None = None
+    lacking: int = 0
     """Replicas that the load asks for and that have no room: the target was not raised for them, but the Server may grow."""
+    lacking_since: float = 0.0
     revision_failed: str = ""
     """A revision that failed on its first replica: the one before serves on. Empty: none."""
     gone: bool = False
@@ -401,7 +402,8 @@ class Hold(NamedTuple):
     """The same count, and why."""
 
     why: str
-    limited: str = ""
+    limited: str | None = None
+    """As of a step; None: it was not looked at, and what was found before stands."""
     lacking: int = 0
 
 

@@ -1,0 +1,77 @@
+"""How many replicas a Model or a Server is to have: whose count it is, and what is kept of it when manifests are applied again.
+
+The count in `spec` is never changed by us. A count that was decided is kept in `status.scaling` with the `spec.replicas` of that time: another value
+there is a wish to start again, and everything else (the same manifest once more, another bound, a restart) keeps what was decided.
+"""
+
+from wakeful.cluster.planning.world import Bounds, Owner, Scaling
+
+
+def owner_of(bounds: Bounds, hpa: bool) -> Owner:
+    """An HPA that targets the object, else the scheduler if it was given a range, else whoever writes `spec.replicas`."""
+    if hpa:
+        return Owner.HPA
+    return Owner.SCHEDULER if bounds.ranged else Owner.USER
+
+
+def is_off(bounds: Bounds) -> bool:
+    """Switched off by hand: `replicas: 0`, and no `minReplicas: 0` that makes 0 a count among others. Nothing wakes it."""
+    return bounds.replicas == 0 and bounds.minimum is None
+
+
+def floor_of(bounds: Bounds) -> int:
+    """Fewest replicas that the scheduler may leave: one, unless `minReplicas: 0` is written out."""
+    return 0 if bounds.minimum == 0 or is_off(bounds) else max(bounds.minimum or 0, 1)
+
+
+def clamp(bounds: Bounds, count: int) -> int:
+    """The nearest count in the range. An absent bound bounds nothing."""
+    ceiling = count if bounds.maximum is None else bounds.maximum
+    return max(min(count, ceiling), floor_of(bounds))
+
+
+def effective_target(bounds: Bounds, kept: Scaling | None, hpa: bool = False) -> int:
+    """Replicas to have now.
+
+    Exactly `spec.replicas` if a user or an HPA decides (bounds do not hold an HPA: two owners would pull at one count); 1 if it was not written. In a
+    range of the scheduler, what was decided last.
+    """
+    first = _first(bounds)
+    if is_off(bounds):
+        return 0
+    if owner_of(bounds, hpa) is not Owner.SCHEDULER:
+        return first
+    return clamp(bounds, kept.target if kept is not None and kept.from_spec == as_written(bounds) else first)
+
+
+def as_written(bounds: Bounds) -> str:
+    """`spec.replicas` as `Scaling.from_spec` has it."""
+    return "" if bounds.replicas is None else str(bounds.replicas)
+
+
+def keep(bounds: Bounds, kept: Scaling | None, hpa: bool, now: float) -> Scaling:
+    """What `status.scaling` is to say. The same object if it says so already: then there is nothing to write."""
+    owner, target, written = owner_of(bounds, hpa), effective_target(bounds, kept, hpa), as_written(bounds)
+    if kept is None:
+        return Scaling(owner, target, written)
+    if (kept.owner, kept.target, kept.from_spec) == (owner, target, written):
+        return kept
+    if kept.target == target:
+        return Scaling(owner, target, written, kept.last_step_time, kept.last_step)
+    if kept.from_spec != written:
+        cause = f"spec.replicas is {written or 'not written'}, was {kept.from_spec or 'not written'}"
+    elif owner is kept.owner:
+        cause = f"minReplicas is {_or_none(bounds.minimum)}, maxReplicas is {_or_none(bounds.maximum)}"
+    else:
+        cause = f"the count is now {owner.value}'s, was {kept.owner.value}'s"
+    return Scaling(owner, target, written, now, f"{kept.target} → {target}: {cause}")
+
+
+def _first(bounds: Bounds) -> int:
+    if bounds.replicas is not None:
+        return bounds.replicas
+    return max(bounds.minimum or 0, 1)
+
+
+def _or_none(bound: int | None) -> str:
+    return "not written" if bound is None else str(bound)

@@ -1,0 +1,239 @@
+"""When a Model gets another replica, and when it loses one: one decision a period, from the sums over all replicas that serve it.
+
+Lag is the number of requests in flight (arrived and not completed, the seed's "incoming minus outgoing"), busy the share of time in which a run was
+active. Up goes by lag. Down needs both: near saturation lag is small until it explodes, so that lag alone shrinks what has to grow again at once; see
+docs/decisions for what was measured.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from wakeful.cluster.planning.counts import as_written, effective_target, floor_of, is_off, owner_of
+from wakeful.cluster.planning.thresholds import limits_of
+from wakeful.cluster.planning.world import (
+    Bounds,
+    Effect,
+    Hold,
+    Mark,
+    ModelEntry,
+    Note,
+    Owner,
+    Replica,
+    ScaleLimits,
+    Scaling,
+    SetTarget,
+    State,
+    Step,
+    World,
+)
+
+AIM = 0.6
+"""Share of the threshold that the lag on each replica should have after a step up."""
+CALM = 0.4
+"""Share of the threshold up to which the remaining replicas may have lag after a step down."""
+
+
+class ModelLoad(NamedTuple):
+    """A model as its scaling sees it."""
+
+    bounds: Bounds
+    hpa: bool
+    target: int
+    routed: int
+    """Replicas that serve."""
+    heard: int
+    """Of these, those whose agent has reported: the sums are over them."""
+    lag: float
+    """Requests in flight, sum over the replicas heard."""
+    busy: float
+    """Sum of the busy shares of the replicas heard."""
+    moving: str
+    """What is under way and has to end first, for people; empty: nothing."""
+    last_used: float
+    """When the last request arrived at any replica; 0: never."""
+    last_step_time: float
+    changed: float
+    """Last change of state that was not a step of our own."""
+    calm_since: float | None
+    """Since when `is_calm` holds without a break."""
+    wanted_until: float = 0.0
+    """A request was held for it at the gateway."""
+
+
+class Room(NamedTuple):
+    """The answer of a dry run: how many of the copies asked for would find a place, and what kept the others out, server by server."""
+
+    fits: int
+    blocked: Mapping[str, Mapping[str, int]]
+
+
+def is_calm(load: ModelLoad, limits: ScaleLimits) -> bool:
+    """Would one replica less bear this load?"""
+    remaining = min(load.routed, load.target - 1)
+    if remaining < 1 or load.heard < load.routed:
+        return False
+    return load.lag <= CALM * limits.lag_threshold * remaining and load.busy <= limits.busy * remaining
+
+
+def scale_model(load: ModelLoad, now: float, limits: ScaleLimits, room: Callable[[int], Room]) -> Step | Hold:
+    """The seed's rules: stable and available, within the range, and enough room for more.
+
+    `room(n)`: a dry run of placing n more copies; asked only when the count is to grow.
+    """
+    resting = _why_not_ours(load)
+    if resting:
+        return Hold(resting, "")
+    if load.target == 0:
+        return Step(1, "a request waits for it at the gateway") if now < load.wanted_until else Hold("at 0 replicas; the next request wakes it", "")
+    if not load.routed:
+        return Hold("not available: no replica serves yet")
+    if load.moving:
+        return Hold(f"a change is under way: {load.moving}")
+    if now - load.changed < limits.stable:
+        return Hold(f"not stable: its state changed {now - load.changed:.0f} s ago, {limits.stable:.0f} s must pass")
+    if not load.heard:
+        return Hold("no figures: the agents of its replicas are silent")
+    if load.lag >= limits.lag_threshold * load.heard:
+        return _more(load, now, limits, room)
+    return _fewer(load, now, limits)
+
+
+def model_effects(world: World, name: str, now: float, room: Callable[[int], Room]) -> list[Effect]:
+    """What the rules say of one model: another target, or only what they remember and tell. Nothing, if nothing has changed since they were asked."""
+    entry = world.models[name]
+    ours = owner_of(entry.spec.bounds, entry.hpa) is Owner.SCHEDULER
+    if not ours and entry.calm_since is None and not entry.limited:
+        return []
+    limits = limits_in(world, entry)
+    load = load_of(world, entry)
+    answer = scale_model(load, now, limits, room)
+    effects: list[Effect] = []
+    calm_since = entry.calm_since
+    if isinstance(answer, Step):
+        calm_since = None
+        effects.append(SetTarget(name, _stepped(load, answer, now)))
+        effects.append(Note("Model", name, "Normal", "Scaled", f"{load.target} → {answer.target}: {answer.why}"))
+    elif not ours or not is_calm(load, limits):
+        calm_since = None
+    elif calm_since is None:
+        calm_since = now
+    fields: dict[str, object] = {} if calm_since == entry.calm_since else {"calm_since": calm_since}
+    if answer.limited is not None and (answer.limited, answer.lacking) != (entry.limited, entry.lacking):
+        since = entry.lacking_since if entry.lacking and answer.lacking else now if answer.lacking else 0.0
+        fields |= {"limited": answer.limited, "lacking": answer.lacking, "lacking_since": since}
+        if answer.lacking and not entry.lacking:
+            effects.append(Note("Model", name, "Warning", "ScalingLimited", f"{answer.why}; add server replicas or room, or lower maxReplicas"))
+    if fields:
+        effects.append(Mark("model", name, fields))
+    return effects
+
+
+def limits_in(world: World, entry: ModelEntry) -> ScaleLimits:
+    """The figures of a model where it lives."""
+    replicas = [world.replicas[uid] for uid in entry.placements if uid in world.replicas]
+    server = world.servers.get(replicas[0].server if replicas else entry.spec.server or "")
+    agents = (replica.agent.limits for replica in replicas if replica.agent is not None)
+    return limits_of(entry.spec.autoscaling, server.spec.model_autoscaling if server else {}, agents)
+
+
+def load_of(world: World, entry: ModelEntry) -> ModelLoad:
+    """Sums over the replicas that serve."""
+    name, bounds = entry.spec.name, entry.spec.bounds
+    serving: list[Replica] = []
+    under_way: dict[State, int] = {}
+    for uid, placement in entry.placements.items():
+        replica = world.replicas.get(uid)
+        if placement.state is State.ROUTED:
+            if replica is not None and not replica.lost:
+                serving.append(replica)
+        elif placement.state is not State.FAILED:
+            under_way[placement.state] = under_way.get(placement.state, 0) + 1
+    agents = [replica.agent for replica in serving if replica.agent is not None]
+    uses = [agent.use[name] for agent in agents if name in agent.use]
+    scaling = entry.scaling
+    return ModelLoad(
+        bounds,
+        entry.hpa,
+        scaling.target if scaling is not None else effective_target(bounds, None, entry.hpa),
+        len(serving),
+        len(agents),
+        sum(use.lag for use in uses),
+        sum(use.busy for use in uses),
+        ", ".join(f"{count} {state.value}" for state, count in under_way.items()),
+        max((use.last_used for use in uses), default=0.0),
+        scaling.last_step_time if scaling is not None else 0.0,
+        entry.changed,
+        entry.calm_since,
+        entry.wanted_until,
+    )
+
+
+def blocked_text(blocked: Mapping[str, Mapping[str, int]]) -> str:
+    """For people: "memory on 2 replicas of triton"."""
+    parts = ((server, cause, count) for server, causes in sorted(blocked.items()) for cause, count in sorted(causes.items()))
+    return ", ".join(f"{cause} on {_replicas(count)} of {server}" for server, cause, count in parts) or "no server replica that could take it"
+
+
+def _stepped(load: ModelLoad, step: Step, now: float) -> Scaling:
+    return Scaling(Owner.SCHEDULER, step.target, as_written(load.bounds), now, f"{load.target} → {step.target}: {step.why}")
+
+
+def _why_not_ours(load: ModelLoad) -> str:
+    owner = owner_of(load.bounds, load.hpa)
+    if owner is Owner.HPA:
+        return "a HorizontalPodAutoscaler decides the count"
+    if owner is Owner.USER:
+        return "fixed: neither minReplicas nor maxReplicas is written"
+    if is_off(load.bounds):
+        return "switched off: replicas is 0, and minReplicas: 0 is not written"
+    return ""
+
+
+def _more(load: ModelLoad, now: float, limits: ScaleLimits, room: Callable[[int], Room]) -> Step | Hold:
+    pressure = f"mean lag {load.lag / load.heard:.0f} on {_replicas(load.heard)} ≥ {limits.lag_threshold:g}"
+    count = load.target
+    if load.routed < count:
+        return Hold(f"{pressure}, but only {load.routed} of {count} replicas serve")
+    pause = max(limits.up_cooldown, limits.period)
+    if now - load.last_step_time < pause:
+        return Hold(f"{pressure}, but the last step was {now - load.last_step_time:.0f} s ago, {pause:.0f} s must pass")
+    lag = load.lag * load.routed / load.heard  # the silent ones have as much as the others
+    want = min(count + max(1, int(count * limits.max_step)), math.ceil(lag / (AIM * limits.lag_threshold)))
+    limited = ""
+    if load.bounds.maximum is not None and want > load.bounds.maximum:
+        limited = f"maxReplicas is {load.bounds.maximum}"
+        want = load.bounds.maximum
+    if want <= count:
+        return Hold(f"{pressure}, but {limited}", limited)
+    fits, blocked = room(want - count)
+    lacking = max(want - count - fits, 0)
+    if lacking:
+        limited = f"no room for {lacking} more: {blocked_text(blocked)}"
+    if fits < 1:
+        return Hold(f"{pressure}, but {limited}", limited, lacking)
+    return Step(want - lacking, pressure, limited, lacking)
+
+
+def _fewer(load: ModelLoad, now: float, limits: ScaleLimits) -> Step | Hold:
+    idle = now - max(load.last_used or load.last_step_time, load.changed)
+    unused = idle >= limits.inactive and load.lag == 0 and load.heard == load.routed
+    text = f"lag {load.lag:.1f} and busy {load.busy:.2f} on {_replicas(load.heard)}"
+    floor = floor_of(load.bounds)
+    if load.target <= floor:
+        return Hold(f"{text}; {floor} is the lowest count", "")
+    if load.target == 1 and not unused:
+        return Hold(f"{text}; to 0 only after {limits.inactive:.0f} s without a request", "")
+    if load.target == 1 and now < load.wanted_until:
+        return Hold("a request was held for it a short while ago", "")
+    if now - load.last_step_time < limits.down_window:
+        return Hold(f"{text}; the last step was {now - load.last_step_time:.0f} s ago, {limits.down_window:.0f} s must pass before one down", "")
+    if unused:
+        return Step(load.target - 1, f"no request for {idle:.0f} s ≥ {limits.inactive:.0f}")
+    if is_calm(load, limits) and load.calm_since is not None and now - load.calm_since >= limits.down_window:
+        return Step(load.target - 1, f"{text} for {now - load.calm_since:.0f} s: {_replicas(min(load.routed, load.target - 1))} can bear that")
+    return Hold(text, "")
+
+
+def _replicas(count: int) -> str:
+    return f"{count} replica{'' if count == 1 else 's'}"
