@@ -1,0 +1,209 @@
+"""Statuses on their way to the API server: the newest of each object, at most one a second, and no more in all than the API server should bear.
+
+What is waited for, a target before agents are told, does not queue here: `write_ahead`.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from wakeful.clock import Clock, monotonic
+from wakeful.cluster.controller.api import FORBIDDEN, NOT_FOUND, UNREACHED, Kind, Manifest, Refusal, unreachable_or
+
+Status = Mapping[str, Any]
+
+SPACING = 1.0
+"""Seconds between two writes of one object."""
+RATE = 50.0
+"""Writes a second, of all objects."""
+AT_ONCE = 4
+"""Writes under way."""
+AHEAD_WITHIN = 2.0
+"""Seconds that the loop waits for a target to be written."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
+
+
+class Key(NamedTuple):
+    kind: Kind
+    name: str
+
+
+class Queue:
+    """Whose status is to be written next. Pure: who calls says what time it is."""
+
+    def __init__(self, spacing: float = SPACING, rate: float = RATE) -> None:
+        self._spacing, self._gap = spacing, 1.0 / rate
+        self._waiting: dict[Key, None] = {}
+        self._written: dict[Key, float] = {}
+        self._next = 0.0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, key: Key) -> None:
+        self._waiting.setdefault(key)
+
+    def discard(self, key: Key) -> None:
+        self._waiting.pop(key, None)
+        self._written.pop(key, None)
+
+    def take(self, now: float) -> Key | float | None:
+        """The one that has waited longest among those that may be written now, or seconds until one may be; None: nobody waits."""
+        if not self._waiting:
+            return None
+        if now < self._next:
+            return self._next - now
+        soonest = min(self._due(key) for key in self._waiting)
+        if soonest > now:
+            return soonest - now
+        key = next(key for key in self._waiting if self._due(key) <= now)
+        del self._waiting[key]
+        self._written[key] = now
+        self._next = now + self._gap
+        return key
+
+    def _due(self, key: Key) -> float:
+        return self._written.get(key, float("-inf")) + self._spacing
+
+
+def difference(stored: Status, wanted: Status) -> dict[str, Any]:
+    """The merge patch of the top-level keys that differ; one that is not wanted any more is None. Below them a value is replaced as a whole, which a
+    merge patch does to lists, and which `_replaced` does to maps."""
+    changed = {key: _replaced(stored.get(key), value) for key, value in wanted.items() if stored.get(key) != value}
+    return changed | {key: None for key in stored if key not in wanted}
+
+
+def _replaced(stored: Any, wanted: Any) -> Any:
+    if isinstance(stored, Mapping) and isinstance(wanted, Mapping):
+        return {**dict.fromkeys(stored), **wanted}
+    return wanted
+
+
+class Store(Protocol):
+    async def patch(self, kind: Kind, name: str, body: Manifest, *, status: bool = False) -> Manifest: ...
+
+
+class Writer:
+    """The only one who writes statuses. `may_write` is asked before each: a process that is not the leader any more does not know it at once."""
+
+    def __init__(
+        self, store: Store, may_write: Callable[[], bool], complain: Callable[[str], None], queue: Queue | None = None, *, now: Clock = monotonic
+    ) -> None:
+        self.written = 0
+        self.failed = 0
+        self._store, self._may_write, self._complain, self._now = store, may_write, complain, now
+        self._queue = queue or Queue()
+        self._wanted: dict[Key, Status] = {}
+        self._stored: dict[Key, Status] = {}
+        self._versions: dict[Key, int] = {}
+        self._locks: dict[Key, asyncio.Lock] = {}
+        self._news = asyncio.Event()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    def latest(self, kind: Kind, name: str) -> Status:
+        """What will be in the API server once all is written; {}: nothing."""
+        key = Key(kind, name)
+        return self._wanted.get(key) or self._stored.get(key) or {}
+
+    def observed(self, kind: Kind, name: str, version: str, status: Status) -> None:
+        """What the API server has. If somebody else has written it, it is written again."""
+        key = Key(kind, name)
+        if int(version) <= self._versions.get(key, 0):
+            return
+        self._versions[key], self._stored[key] = int(version), status
+        self._look(key)
+
+    def offer(self, kind: Kind, name: str, status: Status) -> None:
+        key = Key(kind, name)
+        self._wanted[key] = status
+        self._look(key)
+
+    def forget(self, kind: Kind, name: str) -> None:
+        """The object is gone."""
+        key = Key(kind, name)
+        self._queue.discard(key)
+        for known in (self._wanted, self._stored, self._versions, self._locks):
+            known.pop(key, None)
+
+    async def write_ahead(self, kind: Kind, name: str, status: Status) -> bool:
+        """Write it now. False: it is not written, and what depends on it must not be done."""
+        key = Key(kind, name)
+        before = self._wanted.get(key)
+        if not self._may_write():
+            return False
+        self._wanted[key] = status
+        try:
+            await unreachable_or(self._write(key), AHEAD_WITHIN)
+        except Refusal as error:
+            self.failed += 1
+            self._complain(f"{kind.kind} {name}: its target could not be written, and is not followed: {error}")
+            if before is None:
+                del self._wanted[key]
+            else:
+                self._wanted[key] = before
+            return False
+        return True
+
+    async def run(self) -> None:
+        """Write what is offered, for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(AT_ONCE):
+                tasks.create_task(self._work())
+
+    def _look(self, key: Key) -> None:
+        wanted = self._wanted.get(key)
+        if wanted is not None and wanted != self._stored.get(key):
+            self._queue.add(key)
+            self._news.set()
+
+    async def _work(self) -> None:
+        failures = 0
+        while True:
+            taken = self._queue.take(self._now())
+            if not isinstance(taken, Key):
+                self._news.clear()
+                await _heard(self._news, taken)
+                continue
+            try:
+                await self._write(taken)
+                failures = 0
+            except Refusal as error:
+                self.failed += 1
+                failures += 1
+                if self._is_final(taken, error):
+                    continue
+                self._look(taken)
+                await asyncio.sleep(min(FIRST_PAUSE * 2.0 ** (failures - 1), LONGEST_PAUSE))
+
+    async def _write(self, key: Key) -> None:
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            wanted = self._wanted.get(key)
+            if wanted is None or not self._may_write():
+                return
+            patch = difference(self._stored.get(key) or {}, wanted)
+            if not patch:
+                return
+            answer = await self._store.patch(key.kind, key.name, {"status": patch}, status=True)
+            self.written += 1
+            if key in self._wanted:
+                self._stored[key], self._versions[key] = wanted, int(answer["metadata"]["resourceVersion"])
+
+    def _is_final(self, key: Key, error: Refusal) -> bool:
+        """Writing the same again would be refused again."""
+        if error.code in {UNREACHED, 429} or error.code >= 500:
+            return False
+        if error.code != NOT_FOUND:
+            hint = "; wakeful cluster manifests has the rights that it needs" if error.code == FORBIDDEN else ""
+            self._complain(f"the status of {key.kind.kind} {key.name} is refused: {error}{hint}")
+        return True
+
+
+async def _heard(news: asyncio.Event, seconds: float | None) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await news.wait()
+    except TimeoutError:
+        pass
