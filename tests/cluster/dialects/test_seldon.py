@@ -101,7 +101,7 @@ def test_containers_become_one_and_thresholds_come_along() -> None:
 
 
 def test_what_is_not_seldons_is_refused_with_what_was_expected() -> None:
-    with pytest.raises(ValueError, match="expected a Model or a Server of mlops.seldon.io/v1alpha1, got Pipeline of mlops.seldon.io/v1alpha1"):
+    with pytest.raises(ValueError, match=r"expected a Model or a Server of mlops\.seldon\.io/v1alpha1, got Pipeline of mlops\.seldon\.io/v1alpha1"):
         converted(seldons("Pipeline"))
 
 

@@ -79,7 +79,8 @@ class TestModel:
         assert told(placed(0, State.LOADING))["availableReplicas"] == 0
 
     def test_a_shortfall_names_each_server_and_filter(self) -> None:
-        entry = ModelEntry(replace(SPEC, bounds=Bounds(3)), short=Short(1, NOW, {"triton": {"memory": 2}, "gpu": {"requirements": 1, "not ready": 2}}))
+        short = Short(1, NOW, {"triton": {"memory": 2}, "gpu": {"requirements": 1, "not ready": 2}})
+        entry = ModelEntry(replace(SPEC, bounds=Bounds(3)), short=short)
         status = told(placed(0), placed(1), entry=entry)
 
         assert status["state"] == "Available"
