@@ -8,6 +8,8 @@ _NAMED_BY: Mapping[str, str] = {
     "imagePullSecrets": "name",
 }
 
+_ONE_SOURCE = frozenset({"env", "volumes"})
+
 
 def overlaid(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """`over` goes before; neither is changed."""
@@ -17,19 +19,17 @@ def overlaid(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
         if isinstance(value, Mapping):
             made[key] = overlaid(here if isinstance(here, Mapping) else {}, value)
         elif key in _NAMED_BY and isinstance(here, Sequence):
-            made[key] = _joined(here, value, _NAMED_BY[key])
+            made[key] = _joined(here, value, key)
         else:
             made[key] = value
     return made
 
 
-def _joined(base: Sequence[Mapping[str, Any]], over: Sequence[Mapping[str, Any]], key: str) -> list[dict[str, Any]]:
-    """A thing of the same name is merged where it stands; others come after. What gives an env another source gives up the one that it had."""
+def _joined(base: Sequence[Mapping[str, Any]], over: Sequence[Mapping[str, Any]], listed: str) -> list[dict[str, Any]]:
+    """A thing of the same name is merged where it stands; others come after. Of a variable and a volume there is one source, the later."""
+    key = _NAMED_BY[listed]
     made = {one[key]: dict(one) for one in base}
     for one in over:
-        name = one[key]
-        known = made.get(name, {})
-        if "value" in one or "valueFrom" in one:
-            known = {"name": name}
-        made[name] = overlaid(known, one)
+        known = made.get(one[key], {})
+        made[one[key]] = dict(one) if listed in _ONE_SOURCE else overlaid(known, one)
     return list(made.values())

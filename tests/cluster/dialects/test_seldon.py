@@ -26,7 +26,7 @@ def test_the_seeds_model() -> None:
     spec = model(a_model(requirements=["tensorflow"], memory="100Ki", minReplicas=1, replicas=1))
 
     assert spec.dialect == "seldon"
-    assert (spec.requirements, spec.memory, spec.bounds) == ({"tensorflow"}, 102400, Bounds(1, 1))
+    assert (spec.requirements, spec.memory, spec.bounds) == (frozenset({"tensorflow"}), 102400, Bounds(1, 1))
     assert spec.errors == spec.notes == ()
 
 
@@ -74,9 +74,9 @@ def test_no_field_is_dropped_without_a_word() -> None:
 
 
 def test_a_server_config_is_a_list_of_capabilities() -> None:
-    assert server(a_server()).capabilities == set(CAPABILITIES["triton"])
-    assert server(a_server(serverConfig="mlserver", extraCapabilities=["mine"])).capabilities == {*CAPABILITIES["mlserver"], "mine"}
-    assert server(a_server(capabilities=["a"])).capabilities == {"a"}
+    assert server(a_server()).capabilities == frozenset(CAPABILITIES["triton"])
+    assert server(a_server(serverConfig="mlserver", extraCapabilities=["mine"])).capabilities == frozenset({*CAPABILITIES["mlserver"], "mine"})
+    assert server(a_server(capabilities=["a"])).capabilities == frozenset({"a"})
     assert "spec.serverConfig: expected mlserver or triton" in server(a_server(serverConfig="mine")).errors[0]
 
 

@@ -101,7 +101,7 @@ def test_a_servers_fields() -> None:
     ))
 
     assert spec.bounds == Bounds(2, 1, 5)
-    assert spec.capabilities == {"gpu"}
+    assert spec.capabilities == frozenset({"gpu"})
     assert (spec.overcommit, spec.grace, spec.surge) == (0.5, 30.0, 0)
     assert spec.model_autoscaling == {"lag_threshold": 7, "busy": 0.5}
     assert spec.pod_template == {"spec": {"nodeSelector": {"a": "b"}}}
