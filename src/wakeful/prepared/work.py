@@ -37,15 +37,15 @@ def clear_dead(home: Path) -> None:
 
 
 def lock(directory: Path, *, shared: bool = False) -> int | None:
-    """The descriptor of the directory's locked lock file. None when others hold it in a way that excludes this one, when the file system has no
-    locks, or when the directory has been removed or put elsewhere meanwhile."""
+    """The descriptor of the directory's locked lock file; None when the file system has no locks, or when the directory has been removed or put
+    elsewhere meanwhile. One that is not shared is not waited for (None); a shared one is: who excludes it only looks, or is about to remove it."""
     path = directory / "lock"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
     except OSError:
