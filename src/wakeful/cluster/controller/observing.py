@@ -21,9 +21,11 @@ def replica(pod: Mapping[str, Any]) -> Replica | None:
         return None
     conditions = {one["type"]: one["status"] == "True" for one in status.get("conditions") or ()}
     ready = conditions.get("Ready", False)
+    ports = {port.get("name"): port["containerPort"] for one in (pod.get("spec") or {}).get("containers") or () for port in one.get("ports") or ()}
     return Replica(
         meta["uid"], meta["name"], server, ordinal(meta["name"]), status.get("podIP"), ready, leaving_by(meta),
         lost=not ready and conditions.get("ContainersReady", False) and not (pod.get("spec") or {}).get("readinessGates"),
+        http_port=ports.get("http"), grpc_port=ports.get("grpc"),
     )
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
+from wakeful.cluster.planning.ledger import Ledger
+
 # ── what is asked for ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -76,8 +78,6 @@ class ModelSpec:
     dialect: Literal["wakeful", "seldon"] = "wakeful"
     errors: tuple[str, ...] = ()
     """What is wrong with it beyond what the API server checks; such a model is not placed anew."""
-    notes: tuple[str, ...] = ()
-    """What was written and has no effect, although it is served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,6 @@ class ServerSpec:
     volume_claim_templates: tuple[Mapping[str, Any], ...] = ()
     dialect: Literal["wakeful", "seldon"] = "wakeful"
     errors: tuple[str, ...] = ()
-    """Such a Server stays as it is: its pods are not changed."""
-    notes: tuple[str, ...] = ()
 
 
 class Owner(StrEnum):
@@ -202,6 +200,9 @@ class Replica:
     """Its node is gone: nothing there answers."""
     released: bool = False
     """It was said that its pod may end."""
+    http_port: int | None = None
+    """As its container's port `http` says: for routes as long as its agent has not spoken to this leader, or is silent."""
+    grpc_port: int | None = None
     agent: Agent | None = None
 
     @property
@@ -276,8 +277,10 @@ class ModelEntry:
     artifact: str = ""
     """Revision of the files, as the first agent found it; others must find the same."""
     artifact_bytes: int = 0
+    resolved: str = ""
+    """Revision of the spec for which the artifact was found: another one may find other files."""
     footprint: int = 0
-    """Largest measured footprint; 0: none yet."""
+    """Largest measured footprint of that artifact; 0: none yet."""
     short: Short | None = None
     retry_at: float = 0.0
     """After failed loads nowhere is tried before."""
@@ -308,6 +311,8 @@ class ServerEntry:
     hpa: bool = False
     fits_since: float | None = None
     """Since when the models of the highest ordinal would fit elsewhere; None: they do not."""
+    look_at: float = 0.0
+    """The planner judges its count then."""
 
 
 @dataclass(slots=True)
@@ -324,6 +329,8 @@ class World:
     """Gateways that are connected or were until a moment ago. 0: routes have nobody to wait for."""
     led_since: float = 0.0
     """When this controller became the leader: for a while after that, who has not said hello is unknown, not gone."""
+    ledger: Ledger = field(default_factory=Ledger)
+    """What follows from placements and footprints; the planner keeps it."""
 
 
 # ── effects ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,302 @@
+"""The life of a model's copies: a new one serves, and all gateways know, before an old one stops; and what nobody is sent to is unloaded.
+
+Assigned ─▶ Loading ─▶ Routed ─▶ Draining ─▶ gone;  Assigned, Loading, Routed ─▶ Failed ─▶ Assigned, on another replica first.
+
+`observe` follows what replicas say and is told by nobody; `next_moves` decides.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from wakeful.cluster.planning.counts import effective_target
+from wakeful.cluster.planning.draft import Draft, holders, is_coming, server_of
+from wakeful.cluster.planning.limits import Limits
+from wakeful.cluster.planning.placement import Ask, Filter, Placed, is_right, place
+from wakeful.cluster.planning.world import Held, ModelEntry, Placement, Replica, Short, State
+
+
+@dataclass(slots=True)
+class Copies:
+    """A model's copies by what they are good for."""
+
+    serving: list[Placement] = field(default_factory=list)
+    """Routed, where they may stay."""
+    coming: list[Placement] = field(default_factory=list)
+    """Assigned or loading, where they may stay."""
+    leaving: list[Placement] = field(default_factory=list)
+    """Routed on replicas that leave."""
+    misplaced: list[Placement] = field(default_factory=list)
+    """Routed where, by a changed pin or requirement, they may not stay."""
+    useless: list[Placement] = field(default_factory=list)
+    """Assigned or loading where they may not stay, or failed there."""
+    draining: list[Placement] = field(default_factory=list)
+    failed: list[Placement] = field(default_factory=list)
+
+
+def target_of(model: ModelEntry) -> int:
+    """Replicas that it is to have."""
+    return 0 if model.gone else effective_target(model.spec.bounds, model.scaling, model.hpa)
+
+
+def copies_of(model: ModelEntry, draft: Draft) -> Copies:
+    copies = Copies()
+    for placement in model.placements.values():
+        replica = draft.replica(placement.replica)
+        leaves = replica.leaving_by is not None
+        stays = not leaves and is_right(model.spec, replica, draft.world)
+        if placement.state is State.ROUTED:
+            (copies.serving if stays else copies.leaving if leaves else copies.misplaced).append(placement)
+        elif placement.state is State.DRAINING:
+            copies.draining.append(placement)
+        elif not stays:
+            copies.useless.append(placement)
+        else:
+            (copies.failed if placement.state is State.FAILED else copies.coming).append(placement)
+    return copies
+
+
+def pause(failures: int, limits: Limits) -> float:
+    """Seconds after so many failed loads in a row."""
+    return min(limits.retry_first * 2 ** min(failures - 1, 16), limits.retry_longest) if failures > 0 else 0.0
+
+
+# ── what replicas say ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def observe(model: ModelEntry, draft: Draft) -> None:
+    """Bring each copy into the state that its replica says, and give up those whose replica is gone."""
+    name = model.spec.name
+    served = serves(model)
+    for uid, placement in list(model.placements.items()):
+        replica = draft.world.replicas.get(uid)
+        if replica is None or replica.lost:
+            draft.drop(model, uid)
+            if placement.state is State.ROUTED:
+                model.changed = draft.now
+            continue
+        held = replica.agent.held.get(name) if replica.agent is not None else None
+        if placement.state is State.ROUTED:
+            if replica.agent is not None and (held is None or held.revision != placement.revision or held.state != "ready"):
+                _observe_routed(model, placement, held, draft)
+        elif is_coming(placement):
+            _observe_coming(model, placement, held, draft)
+        elif placement.state is State.DRAINING:
+            if replica.agent is not None and _is_done(held) and draft.may_unload and not draft.may_be_sent(model, uid):
+                draft.drop(model, uid)
+        elif placement.revision != model.spec.revision:
+            draft.drop(model, uid)  # what failed there is not what is asked for now
+            model.failures, model.retry_at = 0, 0.0
+        if held is not None:
+            _learn(model, held)
+    if serves(model) != served:
+        model.changed = draft.now
+
+
+def serves(model: ModelEntry) -> bool:
+    """Is there a copy to which requests may go?"""
+    return any(placement.state is State.ROUTED for placement in model.placements.values())
+
+
+def _is_done(held: Held | None) -> bool:
+    """Nothing is in flight there that an unload would break."""
+    return held is None or held.state == "quiet" or not held.served
+
+
+def _observe_coming(model: ModelEntry, placement: Placement, held: Held | None, draft: Draft) -> None:
+    if held is not None and held.revision == placement.revision:
+        if held.state == "ready":
+            draft.put(model, placement._replace(state=State.ROUTED, since=draft.now, tries=0, error="", previous=""))
+            model.failures, model.retry_at = 0, 0.0
+            return
+        if held.state == "failed":
+            _fail(model, placement, held.error, draft)
+            return
+        if held.state == "loading" and placement.state is State.ASSIGNED:
+            draft.move(model, placement, State.LOADING)
+            return
+    if draft.settled and draft.now - placement.since >= draft.limits.progress:
+        _fail(model, placement, f"no progress in {draft.now - placement.since:.0f} s of {placement.state.value}", draft)
+
+
+def _observe_routed(model: ModelEntry, placement: Placement, held: Held | None, draft: Draft) -> None:
+    """It does not say that it serves what it should: another revision is on its way there, or it serves no more."""
+    served = held.served if held is not None else ""
+    if held is None or not served:
+        model.changed = draft.now
+        fallen = placement._replace(revision=model.spec.revision, previous="")
+        if held is not None and held.state == "failed":
+            _fail(model, fallen, held.error, draft)
+        else:
+            draft.move(model, fallen, State.ASSIGNED if held is None else State.LOADING)
+        return
+    if served == placement.revision:
+        if placement.previous:
+            draft.put(model, placement._replace(previous="", since=draft.now))
+        return
+    failed = held.state == "failed" and held.revision == placement.revision
+    overdue = draft.now - placement.since >= draft.limits.progress
+    if failed or overdue:
+        error = held.error if failed else f"revision {placement.revision} was not loaded in {draft.now - placement.since:.0f} s"
+        draft.put(model, placement._replace(revision=served, previous="", since=draft.now, error=error))
+        model.revision_failed, model.changed = placement.revision, draft.now
+        draft.note(model.spec.name, "RolloutStopped", f"{placement.revision} failed on {placement.pod}: {error}; {served} serves on")
+    elif placement.previous != served:
+        draft.put(model, placement._replace(previous=served))
+
+
+def _fail(model: ModelEntry, placement: Placement, error: str, draft: Draft) -> None:
+    """One load has failed: the first time another replica is tried at once, then after a pause."""
+    draft.put(model, placement._replace(state=State.FAILED, since=draft.now, tries=placement.tries + 1, error=error))
+    model.failures += 1
+    model.retry_at = draft.now + pause(model.failures - 1, draft.limits)
+    model.changed = draft.now
+    draft.note(model.spec.name, "LoadFailed", f"on {placement.pod}, try {placement.tries + 1}: {error}")
+
+
+def _learn(model: ModelEntry, held: Held) -> None:
+    """What the files turned out to be, and how large."""
+    if held.revision != model.spec.revision:
+        return
+    if held.artifact and model.resolved != held.revision:
+        model.resolved, model.artifact, model.artifact_bytes, model.footprint = held.revision, held.artifact, held.artifact_bytes, 0
+    model.footprint = max(model.footprint, held.footprint)
+
+
+# ── what is done ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def next_moves(model: ModelEntry, draft: Draft) -> None:
+    """One step nearer to the target. While not all agents have spoken, nothing is decided."""
+    if not draft.settled:
+        return
+    target = target_of(model)
+    copies = copies_of(model, draft)
+    for placement in copies.useless:
+        draft.end(model, placement) if is_coming(placement) else draft.drop(model, placement.replica)
+    _roll(model, copies, draft)
+    need = target - len(copies.serving) - len(copies.coming)
+    if need > 0:
+        _fill(model, copies, need, draft)
+    else:
+        model.short = None
+    _retire(model, copies, target, draft)
+
+
+def _roll(model: ModelEntry, copies: Copies, draft: Draft) -> None:
+    """Give another revision to one serving copy after the other; it serves the old one until it has the new. What serves nothing gets it at once."""
+    revision = model.spec.revision
+    if model.spec.errors:
+        return
+    for index, placement in enumerate(copies.coming):
+        if placement.revision != revision:
+            copies.coming[index] = fresh = placement._replace(revision=revision, state=State.ASSIGNED, since=draft.now, tries=0, error="")
+            draft.put(model, fresh)
+    if model.revision_failed == revision or any(placement.previous for placement in copies.serving):
+        return
+    old = [placement for placement in copies.serving if placement.revision != revision and draft.replica(placement.replica).agent is not None]
+    if old:
+        first = min(old, key=lambda placement: (draft.replica(placement.replica).ordinal, placement.replica))
+        draft.put(model, first._replace(revision=revision, previous=first.revision, since=draft.now, error=""))
+
+
+def _fill(model: ModelEntry, copies: Copies, need: int, draft: Draft) -> None:
+    """Put the copies that are missing where there is room; those that a leaving replica still has are moved by the plan of the drain."""
+    need -= _take_back(model, copies, need, draft)
+    fresh = need - len(copies.leaving)
+    if fresh <= 0:
+        return
+    if model.spec.errors or draft.now < model.retry_at:
+        tell_short(model, fresh, {}, draft)
+    else:
+        placed = place_copies(model, fresh, draft)
+        tell_short(model, placed.missing, placed.blocked, draft)
+
+
+def place_copies(model: ModelEntry, want: int, draft: Draft, also: Filter | None = None) -> Placed:
+    """New copies on replicas where it has not failed first, then on those where it did, each after its own pause."""
+    placed = _place(model, want, draft, frozenset(), also)
+    if placed.missing:
+        failed = (placement for placement in model.placements.values() if placement.state is State.FAILED)
+        due = frozenset(one.replica for one in failed if draft.now >= one.since + pause(one.tries, draft.limits))
+        if due:
+            again = _place(model, placed.missing, draft, due, also)
+            placed = Placed(placed.chosen + again.chosen, again.missing, again.blocked)
+    return placed
+
+
+def _place(model: ModelEntry, want: int, draft: Draft, due: frozenset[str], also: Filter | None) -> Placed:
+    has = frozenset(holders(model))
+    failed = frozenset(model.placements) - has - due
+    ask = Ask(model.spec, draft.world.ledger.weight(model.spec.name), server_of(model, draft.world), has, failed)
+    placed = place(ask, want, draft.world, draft.accounts, also)
+    for uid in placed.chosen:
+        draft.assign(model, uid)
+    return placed
+
+
+def _take_back(model: ModelEntry, copies: Copies, need: int, draft: Draft) -> int:
+    """Copies on their way out that are still there, and may stay after all."""
+    taken = 0
+    for placement in copies.draining:
+        replica = draft.replica(placement.replica)
+        held = replica.agent.held.get(model.spec.name) if replica.agent is not None else None
+        if taken == need or held is None or held.served != model.spec.revision:
+            continue
+        if replica.placeable and is_right(model.spec, replica, draft.world):
+            draft.put(model, placement._replace(state=State.ASSIGNED, revision=held.served, since=draft.now, previous=""))
+            _observe_coming(model, model.placements[placement.replica], held, draft)
+            taken += 1
+    return taken
+
+
+def tell_short(model: ModelEntry, missing: int, blocked: Mapping[str, Mapping[str, int]], draft: Draft) -> None:
+    """So many copies are missing, and this is why. The time is when the first of them went missing."""
+    since = model.short.since if model.short is not None else draft.now
+    model.short = Short(missing, since, blocked) if missing else None
+
+
+def _retire(model: ModelEntry, copies: Copies, target: int, draft: Draft) -> None:
+    """Stop copies that are more than the target, as far as what remains serves and every gateway knows it.
+
+    First those that cannot stay, then those that do not serve yet, then the least used, of equals the highest ordinal.
+    """
+    for placement in copies.leaving:
+        leaving_by = draft.replica(placement.replica).leaving_by
+        if leaving_by is not None and draft.now >= leaving_by:
+            draft.move(model, placement, State.DRAINING)
+            if not _enough(model, copies, target, draft):
+                why = f"its time is over, and {model.spec.name} was not moved: it has no copy elsewhere for this one"
+                draft.note(model.spec.name, "DrainDeadline", f"unrouted from {placement.pod}: {why}")
+    leaving = [placement for placement in copies.leaving if model.placements[placement.replica] is placement]
+    going = sorted(leaving + copies.misplaced, key=lambda placement: _keep_first(model, placement, draft))
+    available = sum(draft.is_available(model, model.placements[placement.replica]) for placement in copies.serving)
+    spare = available + len(going) - target
+    surplus = len(copies.serving) + len(copies.coming) - target
+    for placement in going[: max(spare, 0)]:
+        draft.move(model, placement, State.DRAINING)
+    spare -= min(max(spare, 0), len(going))
+    # While something leaves, a second load beside one that stalls is no surplus.
+    victims = [] if leaving else sorted(copies.coming, key=lambda placement: -draft.replica(placement.replica).ordinal)
+    victims += sorted(copies.serving, key=lambda placement: _keep_first(model, placement, draft))
+    for victim in victims[: max(surplus, 0)]:
+        placement = model.placements[victim.replica]
+        if placement.state is State.ROUTED:
+            if spare <= 0:
+                break
+            spare -= draft.is_available(model, placement)
+        draft.end(model, placement)
+    if available >= target:
+        for placement in copies.failed:
+            if model.placements.get(placement.replica) is placement:
+                draft.drop(model, placement.replica)
+
+
+def _enough(model: ModelEntry, copies: Copies, target: int, draft: Draft) -> bool:
+    return sum(draft.is_available(model, placement) for placement in copies.serving) >= target
+
+
+def _keep_first(model: ModelEntry, placement: Placement, draft: Draft) -> tuple[float, int]:
+    """The least of these goes first."""
+    replica: Replica = draft.replica(placement.replica)
+    use = replica.agent.use.get(model.spec.name) if replica.agent is not None else None
+    return (use.busy + use.lag if use is not None else 0.0, -replica.ordinal)
