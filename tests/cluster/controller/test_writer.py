@@ -39,6 +39,16 @@ def test_all_objects_together_are_written_no_faster_than_the_rate() -> None:
     assert taken[-1][1] == pytest.approx(99 / 50)
 
 
+def test_what_is_written_past_the_queue_counts() -> None:
+    queue = Queue(rate=50.0)
+    queue.add(A)
+    queue.add(B)
+    queue.charge(A, 10.0)
+    assert queue.take(10.0) == pytest.approx(0.02)
+    assert queue.take(10.02) == B
+    assert queue.take(11.0) == A
+
+
 def test_who_may_not_be_written_yet_holds_nobody_up() -> None:
     queue = Queue(rate=1e9)
     queue.add(A)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.cluster.planning.counts import clamp, effective_target, floor_of, is_off, keep, owner_of
+from wakeful.cluster.planning.counts import clamp, effective_target, floor_of, is_derived, is_off, keep, owner_of
 from wakeful.cluster.planning.world import Bounds, Owner, Scaling
 
 COUNTS = st.none() | st.integers(0, 20)
@@ -108,6 +108,14 @@ def test_the_scheduler_goes_on_from_where_an_hpa_left() -> None:
     assert (by_hpa.owner, by_hpa.target) == (Owner.HPA, 5)
     ours = keep(Bounds(5, 1, 9), by_hpa, False, 200.0)
     assert (ours.owner, ours.target, ours.last_step) == (Owner.SCHEDULER, 5, by_hpa.last_step)
+
+
+@given(bounds(), SCALINGS, st.booleans())
+def test_what_is_kept_of_a_spec_needs_no_writing_ahead(written: Bounds, kept: Scaling | None, hpa: bool) -> None:
+    """A thousand models applied at once, or reset, wait for nothing: who leads next reads the same out of them."""
+    target = keep(written, kept, hpa, 1.0).target
+    assert is_derived(written, kept, hpa, target)
+    assert not is_derived(written, kept, hpa, target + 1)
 
 
 @given(bounds(), SCALINGS, st.booleans(), st.floats(1, 1e9))

@@ -47,6 +47,11 @@ class Queue:
         self._waiting.pop(key, None)
         self._written.pop(key, None)
 
+    def charge(self, key: Key, now: float) -> None:
+        """It is written past the queue: others wait for that, too."""
+        self._written[key] = now
+        self._next = max(self._next, now) + self._gap
+
     def take(self, now: float) -> Key | float | None:
         """The one that has waited longest among those that may be written now, or seconds until one may be; None: nobody waits."""
         if not self._waiting:
@@ -135,6 +140,7 @@ class Writer:
         if not self._may_write():
             return False
         self._wanted[key] = status
+        self._queue.charge(key, self._now())
         try:
             await unreachable_or(self._write(key), AHEAD_WITHIN)
         except Refusal as error:

@@ -44,6 +44,11 @@ def effective_target(bounds: Bounds, kept: Scaling | None, hpa: bool = False) ->
     return clamp(bounds, kept.target if kept is not None and kept.from_spec == as_written(bounds) else first)
 
 
+def is_derived(bounds: Bounds, kept: Scaling | None, hpa: bool, target: int) -> bool:
+    """Would whoever leads next come to the same target, from the spec and what is kept? Only what would not need be written before it is followed."""
+    return target == effective_target(bounds, kept, hpa)
+
+
 def as_written(bounds: Bounds) -> str:
     """`spec.replicas` as `Scaling.from_spec` has it."""
     return "" if bounds.replicas is None else str(bounds.replicas)
