@@ -1,5 +1,6 @@
 # make serve   a daemon with demo models on 127.0.0.1:$(PORT), gRPC on $(GRPC_PORT)
 # make test    everything that CI checks; make pytest TESTS=tests/batching for a part
+# make test-cluster   scenarios on a real Kubernetes control plane, which is built once (minutes, needs Go); SCENARIOS=... for some
 # make bench   the whole report, peers included (long); make bench BENCH='--only A,H --peers triton' for a part
 #              make bench-quick: the ratios that regressions show in, in minutes
 # make soak    load, faults and reloads for MINUTES, then tables; overload, thrash, generated, fuzz: other long runs (docs/reliability.md)
@@ -7,6 +8,7 @@
 # All set up .venv by themselves; PYTHON chooses the interpreter (3.11 or later).
 
 PYTHON ?= python3
+SCENARIOS ?= tests/cluster/scenarios
 PORT ?= 8080
 GRPC_PORT ?= 50051
 MINUTES ?= 10
@@ -14,7 +16,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: serve test lint ruff mypy bands audit pytest soak overload thrash generated fuzz bench bench-quick docs clean always
+.PHONY: serve test lint ruff mypy bands audit pytest test-cluster soak overload thrash generated fuzz bench bench-quick docs clean always
 .DELETE_ON_ERROR:
 
 serve: $(VENV)/.installed
@@ -38,6 +40,9 @@ audit: $(VENV)/.installed-test
 
 pytest: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n logical --dist loadfile $(TESTS)
+
+test-cluster: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(SCENARIOS)
 
 soak: $(VENV)/.installed-test
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)

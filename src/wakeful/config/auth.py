@@ -51,10 +51,11 @@ def _of_file(document: Document, environ: Mapping[str, str], report: list[Proble
     table = validate(AuthTable, plain, "[auth]", document.place, report, base=("auth",)) or AuthTable()
     keys = _keys(document, values.get("api_keys", []), environ, report)
     jwt = _jwt(document, values["jwt"], environ, report) if "jwt" in values else None
-    return AuthSettings(table.enabled, table.protect_metrics, keys, jwt, _variables(values))
+    return AuthSettings(table.enabled, table.protect_metrics, keys, jwt, variables_of(values))
 
 
-def _variables(values: Mapping[str, Any]) -> tuple[str, ...]:
+def variables_of(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The environment variables that [auth] names."""
     tables = [values.get("jwt"), *(keys if isinstance(keys := values.get("api_keys"), list) else [])]
     named = [table.get(key) for table in tables if isinstance(table, dict) for key in ("key_env", "secret_env")]
     return tuple(name for name in named if isinstance(name, str))

@@ -74,7 +74,7 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
     report: list[Problem] = []
     overrides = _overrides(options, environ, home, report)
     document, files = _document(options.config, overrides.get("models_dir"), report)
-    server, defaults = _tables(document, overrides, home, report)
+    server, defaults = tables(document, overrides, home, report)
     models_dir = Path(server["models_dir"]) if server.get("models_dir") else None
     template = merged(defaults, {}).settings(Path())
     config_dir = Path(document.name).absolute().parent
@@ -192,7 +192,7 @@ def _document(config: Path | None, models_dir: str | None, report: list[Problem]
     return document, (config,)
 
 
-def _tables(
+def tables(
     document: Document, overrides: Mapping[str, Any], home: Path, report: list[Problem]
 ) -> tuple[dict[str, Any], DefaultsTable]:
     """[server] and [defaults] of the file with the overrides over them; all that is at the top of the file is looked at here."""

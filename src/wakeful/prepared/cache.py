@@ -8,7 +8,6 @@ A copy appears and vanishes whole, by a rename, and is never changed. Nothing he
 """
 
 import errno
-import fcntl
 import logging
 import os
 import re
@@ -23,7 +22,7 @@ from typing import NamedTuple
 import msgspec
 
 from wakeful import clock
-from wakeful.prepared import durable
+from wakeful.prepared import durable, work
 from wakeful.prepared.identity import content_hash, cpu_features, data_elsewhere, digest, identity_of
 
 FORMAT = 2
@@ -78,7 +77,7 @@ class PreparedCache:
         self._making_work = threading.Lock()
         with self._warned_once():
             self._make_directories()
-            self._clear_work_of_the_dead()
+            work.clear_dead(self.directory)
 
     # ── finding ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -233,24 +232,12 @@ class PreparedCache:
                 return self._work
             self.close()
             self._make_directories()
-            for _ in range(_TRIES):
-                work = Path(mkdtemp(prefix="work-", dir=self.directory))
-                lock = _lock(work)
-                if lock is not None:  # else a daemon that starts just now took it for a dead one's
-                    self._work, self._lock = work, lock
-                    return work
-        raise BlockingIOError(f"no lock can be had in {self.directory}")
+            self._work, self._lock = work.make(self.directory)
+            return self._work
 
     def _make_directories(self) -> None:
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._index.mkdir(mode=0o700, exist_ok=True)
-
-    def _clear_work_of_the_dead(self) -> None:
-        for work in self.directory.glob("work-*"):
-            lock = _lock(work)
-            if lock is not None:
-                shutil.rmtree(work, ignore_errors=True)
-                os.close(lock)
 
     @contextmanager
     def _warned_once(self) -> Iterator[None]:
@@ -293,21 +280,3 @@ def _seal(temporary: Path, manifest: Manifest) -> None:
         durable.sync(temporary / name)
     durable.write(temporary / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
     durable.sync(temporary)
-
-
-def _lock(work: Path) -> int | None:
-    """The descriptor of the locked lock file; None when its owner lives or the directory has been removed meanwhile."""
-    path = work / "lock"
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # held by a living daemon; or the file system has no locks, and then nothing can be prepared there
-        os.close(descriptor)
-        return None
-    if os.fstat(descriptor).st_nlink:
-        return descriptor
-    os.close(descriptor)
-    return None

@@ -6,7 +6,6 @@ group of its own, which all its replicas share. LIFELINE is the reading end of a
 however it ends, the kernel signals the whole group, even a replica that is deep inside a run.
 """
 
-import fcntl
 import gc
 import os
 import select
@@ -21,23 +20,13 @@ import msgspec
 from wakeful.backends import catalog
 from wakeful.errors import WakefulError
 from wakeful.runtime.channel import receive_descriptors
+from wakeful.runtime.lifeline import tie_to_daemon
 from wakeful.runtime.messages import TEXT_LIMIT, Awake, Broken, Confinement, Exited, Fork, Forked, ForkFailed, encode
 from wakeful.runtime.subreaper import become_subreaper
 from wakeful.worker import family, loop
 from wakeful.worker.confinement import confine
 
 MAX_DESCRIPTORS = 8
-
-
-def tie_to_daemon(lifeline: int) -> None:
-    """Let the kernel end this process group as soon as the other end of the pipe is gone, even one that stands still or handles signals."""
-    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
-    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
-    poll = select.poll()
-    poll.register(lifeline, 0)
-    if poll.poll(0):  # it went before we were listening
-        os._exit(0)
 
 
 class Nursery:

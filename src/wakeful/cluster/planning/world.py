@@ -78,6 +78,8 @@ class ModelSpec:
     dialect: Literal["wakeful", "seldon"] = "wakeful"
     errors: tuple[str, ...] = ()
     """What is wrong with it beyond what the API server checks; such a model is not placed anew."""
+    notes: tuple[str, ...] = ()
+    """What was written and has no effect, although it is served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ class ServerSpec:
     volume_claim_templates: tuple[Mapping[str, Any], ...] = ()
     dialect: Literal["wakeful", "seldon"] = "wakeful"
     errors: tuple[str, ...] = ()
+    """Such a Server stays as it is: its pods are not changed."""
+    notes: tuple[str, ...] = ()
 
 
 class Owner(StrEnum):

@@ -1,0 +1,235 @@
+"""A namespace with nodes, for one scenario, and verbs to act on it. What is not verb-like is in `views.py`."""
+
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from tests.cluster.ground.api import OFFLINE, Api, ApiError, Object
+from tests.cluster.ground.control_plane import TOKEN, ControlPlane
+from tests.cluster.ground.kubelet import Settings
+from tests.cluster.ground.load import Load
+from tests.cluster.ground.metrics import Usage
+from tests.cluster.ground.processes import Process, tail_of
+from tests.cluster.ground.scheduler import Scheduler
+from tests.cluster.ground.views import PodView, View
+
+PODS_PER_NODE = 50
+FIRST_POD = 20
+"""Last number of the first pod's address; lower ones are for controllers and gateways."""
+POLL = 0.05
+PATIENCE = 20.0
+
+
+class Node:
+    """A test kubelet. Losing it ends its pods without a word to anybody."""
+
+    def __init__(self, name: str, process: Process) -> None:
+        self.name, self.process = name, process
+
+    def lose(self) -> None:
+        self.process.kill()
+
+    def come_back(self) -> None:
+        self.process.start()
+
+
+class Cluster:
+    """Everything here ends with `close`: processes first, then the objects."""
+
+    def __init__(self, plane: ControlPlane, namespace: str, directory: Path) -> None:
+        plane.scenarios += 1
+        self.plane, self.api, self.namespace, self.directory = plane, plane.api, namespace, directory
+        self.network = f"{plane.network.prefix}.{plane.scenarios}"
+        self.nodes: dict[str, Node] = {}
+        self.processes: list[Process] = []
+        """Controllers and gateways that were started directly."""
+        self.hosts: dict[str, list[str]] = {}
+        """Addresses by name of a Service, for whoever runs here."""
+        self.pod_env: dict[str, str] = {}
+        """For each container of nodes that are started after it was set."""
+        self.loads: list[Load] = []
+        self._may_end: set[Path] = set()
+        (directory / "claims").mkdir(parents=True)
+        self.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        self.scheduler = Scheduler(Api(plane.url, TOKEN, plane.authority), namespace)
+        self.scheduler.start()
+
+    # ── acting ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def apply(self, *manifests: str | Object, **query: str) -> None:
+        """Server-side apply of YAML, of many documents where need be, or of an object. Raises ApiError when it is refused."""
+        for manifest in manifests:
+            for thing in yaml.safe_load_all(manifest) if isinstance(manifest, str) else [manifest]:
+                if thing:
+                    self.api.apply(self._placed(thing), **query)
+
+    def delete(self, kind: str, name: str, version: str = "wakeful.dev/v1alpha1", **options: Any) -> None:
+        self.api.delete(self.api.path(version, kind, self.namespace, name), **options)
+
+    def patch(self, kind: str, name: str, patch: Object, version: str = "wakeful.dev/v1alpha1") -> None:
+        """A merge patch, as `kubectl patch --type merge` makes it."""
+        self.api.merge(self.api.path(version, kind, self.namespace, name), patch)
+
+    def kubectl(self, *arguments: str, good: bool = True, stdin: str = "") -> str:
+        """The real one, in this namespace: what it prints. `good=False`: it must fail, and what it says is returned."""
+        done = subprocess.run(
+            [str(self.plane.programs / "kubectl"), "--kubeconfig", str(self.plane.kubeconfig_path), "--namespace", self.namespace, *arguments],
+            input=stdin, capture_output=True, text=True, timeout=120, check=False, env={"HOME": str(self.directory)},
+        )
+        assert (done.returncode == 0) == good, f"kubectl {shlex.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+    def node(self, name: str = "a", *, labels: Mapping[str, str] | None = None) -> Node:
+        """A node of this scenario, started at the first call."""
+        if name not in self.nodes:
+            self.nodes[name] = Node(self._node_name(name), self._kubelet(name, dict(labels or {})).start())
+            self.scheduler.nodes.add(self._node_name(name))
+        return self.nodes[name]
+
+    def load(
+        self, http: str, models: Sequence[str], rate: float = 200.0, *, grpc: str | None = None, headers: dict[str, str] | None = None,
+    ) -> Load:
+        """Checked load (`load.py`) on an address, already running. With `grpc`, HTTP and gRPC in turn."""
+        load = Load(http, models, rate, grpc_address=grpc, wires=("http", "grpc") if grpc else ("http",), headers=headers).start()
+        self.loads.append(load)
+        return load
+
+    def usage(self, server: str, *, cpu: str = "10m", memory: str = "10Mi") -> None:
+        """What metrics.k8s.io says of each pod of a Server from now on."""
+        self.plane.metrics.usage.setdefault(self.namespace, {})[server] = Usage(cpu, memory)
+
+    def custom_metric(self, kind: str, name: str, value: str) -> None:
+        """`infer_rps` of a Model or Server."""
+        self.plane.metrics.custom[self.namespace, kind, name] = value
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def view(self, kind: str, name: str, version: str = "wakeful.dev/v1alpha1") -> View:
+        return View(self.api, self.api.path(version, kind, self.namespace, name), f"{kind} {name}")
+
+    def model(self, name: str) -> View:
+        return self.view("Model", name)
+
+    def server(self, name: str) -> View:
+        return self.view("Server", name)
+
+    def statefulset(self, name: str) -> View:
+        return self.view("StatefulSet", name, "apps/v1")
+
+    def pod(self, name: str) -> PodView:
+        return PodView(self.api, self.api.path("v1", "Pod", self.namespace, name), name, self.directory / "nodes")
+
+    def pods(self, server: str | None = None) -> list[PodView]:
+        """By name, those that are leaving included."""
+        query = {"labelSelector": f"wakeful.dev/server={server}"} if server else {}
+        names = sorted(pod["metadata"]["name"] for pod in self.api.list(self.api.path("v1", "Pod", self.namespace), **query))
+        return [self.pod(name) for name in names]
+
+    def events(self, name: str = "", reason: str = "") -> list[Object]:
+        """Events of the namespace on objects of this name, with this reason."""
+        found = self.api.list(self.api.path("v1", "Event", self.namespace))
+        return [event for event in found if name in ("", event["involvedObject"]["name"]) and reason in ("", event["reason"])]
+
+    def until(self, condition: Callable[[], Any], seconds: float = PATIENCE, what: str = "") -> Any:
+        """Wait until the condition holds, and return what it gave. An object that is not there, or an API server that is away, means: not yet."""
+        end, last = time.monotonic() + seconds, ""
+        while True:
+            try:
+                if found := condition():
+                    return found
+            except (ApiError, KeyError, *OFFLINE) as error:
+                last = f"; last: {error!r}"
+            for process in self.processes:
+                assert process.running or process.log_path in self._may_end, f"{process.name} has ended:\n{process.tail()}"
+            assert time.monotonic() < end, f"waited {seconds:g} s in vain{' until ' + what if what else ''}{last}\n{self.summary()}"
+            time.sleep(POLL)
+
+    def always(self, condition: Callable[[], Any], seconds: float, what: str = "") -> None:
+        """The condition holds for so long, looked at again and again: for what must not happen."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            assert condition(), f"it did not stay so{': ' + what if what else ''}\n{self.summary()}"
+            time.sleep(POLL)
+
+    def summary(self) -> str:
+        """What there is, in a few lines, for whoever reads a failure."""
+        lines = []
+        with suppress(ApiError, *OFFLINE):
+            for version, kind in (("wakeful.dev/v1alpha1", "Model"), ("wakeful.dev/v1alpha1", "Server"), ("apps/v1", "StatefulSet")):
+                for thing in self.api.list(self.api.path(version, kind, self.namespace))[:12]:
+                    status = {key: value for key, value in (thing.get("status") or {}).items() if key != "conditions"}
+                    said = [f"{each['type']}={each['status']} {each.get('reason', '')}: {each.get('message', '')}"
+                            for each in (thing.get("status") or {}).get("conditions") or ()]
+                    lines.append(f"{kind} {thing['metadata']['name']}: {status} {said}")
+            lines += [f"Pod {pod.name}: {pod.line}" for pod in self.pods()]
+        return "\n".join(lines)
+
+    def logs(self) -> str:
+        """Ends of all logs of this scenario."""
+        paths = sorted(self.directory.rglob("*.log"))
+        return "\n".join(f"── {path.relative_to(self.directory)}\n{tail_of(path)}" for path in paths)
+
+    # ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _node_name(self, name: str) -> str:
+        return f"{self.namespace}-{name}"
+
+    def _kubelet(self, name: str, labels: dict[str, str]) -> Process:
+        directory = self.directory / "nodes" / name
+        directory.mkdir(parents=True)
+        hosts = self.directory / "hosts"
+        suffixes = ("", *(f".{self.namespace}{rest}" for rest in ("", ".svc", ".svc.cluster.local")))
+        named = [(address, service) for service, addresses in self.hosts.items() for address in addresses]
+        lines = [f"{address} {' '.join(service + suffix for suffix in suffixes)}" for address, service in named]
+        hosts.write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
+        settings = Settings(
+            url=self.plane.url, token=TOKEN, authority=self.plane.authority, node=self._node_name(name), namespace=self.namespace,
+            network=self.network, first=FIRST_POD + PODS_PER_NODE * len(self.nodes), directory=str(directory),
+            claims=str(self.directory / "claims"), hosts=str(hosts),
+            env={"KUBERNETES_SERVICE_HOST": self.plane.host, "KUBERNETES_SERVICE_PORT": "6443", **self.pod_env}, labels=labels,
+        )
+        path = directory / "settings.json"
+        path.write_bytes(msgspec.json.encode(settings))
+        return Process(f"node {name}", [sys.executable, "-m", "tests.cluster.ground.kubelet", str(path)], directory / "kubelet.log")
+
+    def _placed(self, thing: Object) -> Object:
+        """In this namespace, unless it says another one or is of none."""
+        thing = dict(thing)
+        thing["metadata"] = {"namespace": self.namespace, **thing["metadata"]}
+        return thing
+
+    # ── beginning and end ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def run(self, name: str, command: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
+        """A process beside the pods, which ends with the scenario."""
+        process = Process(name, command, self.directory / f"{name}.log", env).start()
+        self.processes.append(process)
+        return process
+
+    def may_end(self, process: Process) -> None:
+        """`until` does not mind from now on that it has ended."""
+        self._may_end.add(process.log_path)
+
+    def close(self) -> None:
+        for load in self.loads:
+            with suppress(BaseException):
+                load.stop()
+        for process in reversed(self.processes):
+            process.kill()
+        self.scheduler.stop()
+        for node in self.nodes.values():
+            node.process.kill()
+            with suppress(ApiError, *OFFLINE):
+                self.api.delete(f"/api/v1/nodes/{node.name}")
+        with suppress(ApiError, *OFFLINE):
+            self.api.delete(f"/api/v1/namespaces/{self.namespace}")
+            for pod in self.pods():
+                self.api.delete(pod.path, gracePeriodSeconds=0)

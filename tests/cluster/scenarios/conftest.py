@@ -1,0 +1,65 @@
+"""One control plane for a worker of pytest, one namespace for a scenario."""
+
+import importlib
+import importlib.util
+import re
+import shutil
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.control_plane.build import Missing
+from tests.cluster.ground.api import Object
+from tests.cluster.ground.cluster import Cluster
+from tests.cluster.ground.control_plane import ControlPlane
+from tests.cluster.ground.processes import missing_tools
+
+KEPT = Path("test-cluster-logs")
+"""Where the logs of scenarios that failed are kept."""
+FAILED = pytest.StashKey[bool]()
+
+
+def _crds() -> list[Object]:
+    if importlib.util.find_spec("wakeful.cluster.crds") is None:
+        return []
+    made: list[Object] = importlib.import_module("wakeful.cluster.crds").crds(("wakeful", "seldon"))
+    return made
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    if why := missing_tools():
+        pytest.skip(why)
+    try:
+        plane = ControlPlane(_crds())
+    except Missing as missing:
+        pytest.skip(str(missing))
+    yield plane
+    plane.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A namespace with one node."""
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower()).strip("-")[:40]
+    one = Cluster(control_plane, f"{name}-{control_plane.scenarios}", tmp_path / "cluster")
+    one.node("a")
+    yield one
+    failed = request.node.stash.get(FAILED, False)
+    if failed:
+        print(one.summary(), one.logs(), sep="\n")
+    one.close()
+    if failed:
+        for log in one.directory.rglob("*.log"):
+            kept = KEPT / name / log.relative_to(one.directory)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(log, kept)
