@@ -19,7 +19,7 @@ def model(name: str, uri: str, **spec: Any) -> Object:
 def server(name: str = "triton", *, memory_limit: str = "1GiB", grace: int = 30, config: Object | None = None, **spec: Any) -> Object:
     """`memory_limit`: what its models may have in each pod. `config`: more tables of the daemon's file."""
     tables = {**(config or {})}
-    tables["server"] = {"memory_limit": memory_limit, **tables.get("server", {})}
+    tables["defaults"] = {"memory_limit": memory_limit, **tables.get("defaults", {})}
     return {
         "apiVersion": VERSION, "kind": "Server", "metadata": {"name": name},
         "spec": {"terminationGracePeriodSeconds": grace, "config": tables, **spec},
