@@ -69,8 +69,9 @@ class Container:
         env = self._node.env | files.variables(self.spec) | images.variables_of(self.spec, self._pod.ip)
         command = [expanded(word, env) for word in images.command_of(self.spec)]
         mounts = [(places[each["name"]] / each.get("subPath", ""), each["mountPath"]) for each in self.spec.get("volumeMounts") or ()]
-        env |= {"TMPDIR": str(source) for source, place in mounts if place == TMP}
-        mounts = [mount for mount in mounts if mount[1] != TMP]
+        if temporary := [source for source, place in mounts if place == TMP]:
+            env["TMPDIR"] = str(temporary[0])
+            mounts.remove((temporary[0], TMP))
         if self._node.hosts:
             mounts.append((self._node.hosts, "/etc/hosts"))
         scratch = self._pod.directory / "scratch" / self.name
