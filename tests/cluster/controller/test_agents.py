@@ -96,7 +96,7 @@ async def served() -> AsyncIterator[tuple[Agents, Told, Any]]:
         return "" if hello.token == "good" else "a stranger"
 
     told = Told()
-    agents = Agents(EPOCH, told, identify)
+    agents = Agents(EPOCH, told, told, identify)
     server = grpc.aio.server(options=OPTIONS)
     server.add_generic_rpc_handlers((agents,))
     port = server.add_insecure_port("127.0.0.1:0")

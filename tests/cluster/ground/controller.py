@@ -118,7 +118,7 @@ class Controller:
         if opened:
             self.discovery.open({})
         server = grpc.aio.server(options=OPTIONS)
-        server.add_generic_rpc_handlers((Agents(1, self.planner, _anybody),))
+        server.add_generic_rpc_handlers((Agents(1, self.planner, self.planner, _anybody),))
         self.discovery.add_to(server)
         self.port = server.add_insecure_port(f"127.0.0.1:{self.port}")
         await server.start()

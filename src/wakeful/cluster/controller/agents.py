@@ -63,6 +63,10 @@ class Listener(Protocol):
     def silent(self, uid: str) -> None:
         """Its stream has ended."""
 
+
+class Waker(Protocol):
+    """Who is asked by gateways."""
+
     def wake(self, model: str) -> WakeTold:
         """A request is held for the model: see that it wakes, and say how far it is."""
 
@@ -109,9 +113,9 @@ class _Stream:
 class Agents(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio ships no types
     """The service `wakeful.cluster.v1.Controller`, to be added to a grpc.aio server."""
 
-    def __init__(self, epoch: int, listener: Listener, identify: Callable[[Hello], Awaitable[str]]) -> None:
+    def __init__(self, epoch: int, listener: Listener, waker: Waker, identify: Callable[[Hello], Awaitable[str]]) -> None:
         """`identify` tells why an agent is not who it says; empty: it is."""
-        self._epoch, self._listener, self._identify = epoch, listener, identify
+        self._epoch, self._listener, self._waker, self._identify = epoch, listener, waker, identify
         self._streams: dict[str, _Stream] = {}
         attend = grpc.stream_stream_rpc_method_handler(self._attend)
         wake = grpc.unary_stream_rpc_method_handler(self._wake)
@@ -222,8 +226,8 @@ class Agents(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio ships no t
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{error}")
         told = None
         while True:
-            changed = self._listener.changed(model)
-            now = self._listener.wake(model)
+            changed = self._waker.changed(model)
+            now = self._waker.wake(model)
             if now != told:
                 told = now
                 await context.write(_encode(told))

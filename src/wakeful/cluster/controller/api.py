@@ -90,15 +90,15 @@ class Listed(NamedTuple):
 class Api:
     """One namespace of an API server. All calls end within `REQUEST_TIMEOUT`, except `watch`, and raise nothing but `Refusal`."""
 
-    def __init__(self, namespace: str | None = None, kubeconfig: str | None = None) -> None:
-        """Without `kubeconfig`: the pod's service account, else the file that kubectl would take; without `namespace`, what that names. Raises
-        NoAccess."""
+    def __init__(self, namespace: str | None, kubeconfig: str | None = None) -> None:
+        """Without `kubeconfig`: the pod's service account, else the file that kubectl would take; without `namespace` the one that it names.
+        Raises NoAccess."""
         try:
             config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
-            self._client = AsyncClient(config, namespace=namespace, timeout=httpx2.Timeout(REQUEST_TIMEOUT), trust_env=False)
+            self._client = AsyncClient(config, timeout=httpx2.Timeout(REQUEST_TIMEOUT), trust_env=False)
         except (ConfigError, OSError, KeyError, ValueError) as error:
             raise NoAccess(f"{error}") from error
-        self.namespace: str = namespace or self._client.namespace
+        self.namespace: str = namespace or self._client.namespace or "default"
         self._classes: dict[Kind, Any] = {}
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
 """What the API server and the agents say, in the planner's words. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -48,7 +48,7 @@ def seconds(stamp: str) -> float:
     return datetime.fromisoformat(stamp).timestamp()
 
 
-def autoscaled(autoscaler: Mapping[str, Any], groups: frozenset[str]) -> tuple[str, str] | None:
+def autoscaled(autoscaler: Mapping[str, Any], groups: Container[str]) -> tuple[str, str] | None:
     """("Model" | "Server", name) that a HorizontalPodAutoscaler decides the count of, if it is of one of our groups."""
     target = autoscaler["spec"]["scaleTargetRef"]
     if target["kind"] not in {"Model", "Server"} or (target.get("apiVersion") or "").partition("/")[0] not in groups:

@@ -31,11 +31,12 @@ def desired(world: World, uid: str) -> dict[str, Wanted]:
     for name, model in world.models.items():
         placement = model.placements.get(uid)
         if placement is not None and placement.state is not State.FAILED:
-            wanted[name] = _wanted(world, model, placement)
+            wanted[name] = wanted_of(world, model, placement)
     return wanted
 
 
-def _wanted(world: World, model: ModelEntry, placement: Placement) -> Wanted:
+def wanted_of(world: World, model: ModelEntry, placement: Placement) -> Wanted:
+    """What the replica of a placement is told of the model."""
     spec = model.spec
     watched = owner_of(spec.bounds, model.hpa) is Owner.SCHEDULER
     limits = limits_in(world, model) if watched else None

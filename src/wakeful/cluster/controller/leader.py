@@ -1,0 +1,136 @@
+"""All that a leader runs, in one TaskGroup: cancelled as one when the Lease is lost, and ended as one when a part of it fails."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol
+
+import grpc
+
+from wakeful import clock
+from wakeful.cluster.controller import tls
+from wakeful.cluster.controller.agents import OPTIONS, Agents
+from wakeful.cluster.controller.api import AUTOSCALER, MODEL, POD, SELDON_MODEL, SELDON_SERVER, SERVER, STATEFUL_SET, Api, Kind
+from wakeful.cluster.controller.events import Events, Subject
+from wakeful.cluster.controller.figures import Figures
+from wakeful.cluster.controller.identity import Identity
+from wakeful.cluster.controller.intake import Intake
+from wakeful.cluster.controller.loop import Loop, Outlets
+from wakeful.cluster.controller.objects import Objects
+from wakeful.cluster.controller.observing import SERVER_LABEL
+from wakeful.cluster.controller.reflector import Reflector
+from wakeful.cluster.controller.settings import Settings
+from wakeful.cluster.controller.storage_keys import StorageKeys
+from wakeful.cluster.controller.telling import Telling
+from wakeful.cluster.controller.wakes import Wakes
+from wakeful.cluster.controller.writer import Writer
+from wakeful.cluster.controller.xds import Discovery
+from wakeful.cluster.dialects import DIALECTS
+from wakeful.cluster.manifests import CA
+from wakeful.cluster.planning.limits import Limits
+from wakeful.cluster.planning.world import Note, World
+
+POLL = 1.0
+"""Seconds between two looks at what the metrics show."""
+
+
+class _Part(Protocol):
+    async def run(self) -> None: ...
+
+
+class Leader:
+    """One time of leading: nothing of a former one is left."""
+
+    def __init__(self, api: Api, settings: Settings, figures: Figures, epoch: int, may_write: Callable[[], bool]) -> None:
+        self._api, self._settings, self._figures = api, settings, figures
+        now = _clock()
+        world = self._world = World()
+        self._writer = Writer(api, may_write, figures.complain)
+        readers = [DIALECTS["wakeful"], *([DIALECTS["seldon"]] if settings.install.seldon else [])]
+        self._intake = Intake(world, readers, self._writer, now)
+        self._events = Events(api, settings.install.namespace, self._subject, now=now)
+        self._discovery = Discovery(self._intake.touch, self._note)
+        self._keys = StorageKeys(api, self._secret_changed, figures.complain)
+        self._objects = Objects(api, world, self._intake, settings.install, may_write, figures.complain)
+        wakes = Wakes(world, self._intake.woken)
+        self._agents = Agents(epoch, self._intake, wakes, Identity(api))
+        telling = Telling(world, self._intake.kinds, self._agents, self._discovery, self._writer, self._keys)
+        outlets = Outlets(self._agents, self._discovery, self._writer, self._objects, self._events, telling, wakes)
+        self._loop = Loop(world, self._intake, outlets, Limits(), figures, now)
+
+    @property
+    def ready(self) -> bool:
+        return self._loop.opened
+
+    async def run(self) -> None:
+        kinds = [MODEL, SERVER, *([SELDON_MODEL, SELDON_SERVER] if self._settings.install.seldon else []), AUTOSCALER]
+        reflectors = [self._reflector(kind) for kind in kinds]
+        reflectors += [self._reflector(kind, SERVER_LABEL) for kind in (POD, STATEFUL_SET)]
+        server = await self._serve()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                parts: tuple[_Part, ...] = (*reflectors, self._writer, self._events, self._objects, self._keys, self._discovery)
+                for part in parts:
+                    tasks.create_task(part.run())
+                tasks.create_task(self._count())
+                tasks.create_task(self._loop.run(reflectors))
+        finally:
+            await server.stop(0)
+
+    def _reflector(self, kind: Kind, label: str | None = None) -> Reflector:
+        return Reflector(self._api, kind, self._intake, label, complain=self._figures.complain)
+
+    async def _serve(self) -> grpc.aio.Server:
+        """Agents and gateways, on one port."""
+        server = grpc.aio.server(options=OPTIONS)
+        server.add_generic_rpc_handlers((self._agents,))
+        self._discovery.add_to(server)
+        address = f"{self._settings.host}:{self._settings.port}"
+        if self._settings.insecure:
+            server.add_insecure_port(address)
+        else:
+            server.add_secure_port(address, (await self._certificate()).credentials())
+        await server.start()
+        return server
+
+    async def _certificate(self) -> tls.Pem:
+        files = self._settings.certificate
+        if files is not None:
+            return tls.Pem(files.certificate.read_bytes(), files.key.read_bytes(), b"")
+        names = tls.names_of(self._settings.service, self._settings.install.namespace)
+        return await tls.ensure(self._api, CA, names, datetime.now(UTC))
+
+    async def _count(self) -> None:
+        figures = self._figures
+        while True:
+            figures.agents.set(self._agents.connected)
+            figures.gateways.set(len(self._discovery.gateways))
+            figures.written.set(self._writer.written)
+            figures.write_failures.set(self._writer.failed)
+            figures.waiting.set(self._writer.waiting)
+            figures.stands(self._world)
+            await asyncio.sleep(POLL)
+
+    def _note(self, note: Note) -> None:
+        self._figures.event(note)
+        self._events.note(note)
+
+    def _secret_changed(self, name: str) -> None:
+        self._intake.touch([model for model, entry in self._world.models.items() if entry.spec.secret == name])
+
+    def _subject(self, note: Note) -> Subject | None:
+        """The object that an event is to be seen at."""
+        if note.kind == "Pod":
+            uid = next((one.uid for one in self._world.replicas.values() if one.pod == note.name), "")
+            return Subject("v1", "Pod", note.name, uid)
+        kind = self._intake.kinds.get((note.kind, note.name))
+        entries = self._world.models if note.kind == "Model" else self._world.servers
+        if kind is None or (entry := entries.get(note.name)) is None:
+            return None
+        return Subject(kind.api_version, kind.kind, note.name, entry.spec.uid)
+
+
+def _clock() -> clock.Clock:
+    """Seconds since 1970 that never go back: the wall's at the start, and from then on a monotonic clock's."""
+    ahead = clock.wall() - clock.monotonic()
+    return lambda: ahead + clock.monotonic()
