@@ -46,6 +46,8 @@ class Install:
     gateways: int = 2
     seldon: bool = False
     """Models and Servers of Seldon's group count too."""
+    storage_secrets: bool = False
+    """Models may name Secrets with keys of their storage, and the controller may read those."""
 
 
 def desired_objects(server: ServerSpec, install: Install, patch: StsPatch) -> list[Manifest]:

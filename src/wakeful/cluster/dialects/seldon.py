@@ -65,6 +65,19 @@ def converted(manifest: Mapping[str, Any]) -> Converted:
     return Converted(ours, tuple(errors), tuple(notes))
 
 
+def follow(manifest: Mapping[str, Any]) -> Converted:
+    """As `converted`; an autoscaler of Seldon's then points at ours; what else of Seldon's there is has no counterpart."""
+    if manifest["apiVersion"].partition("/")[0] == SELDON_GROUP:
+        if manifest["kind"] in _KINDS:
+            return converted(manifest)
+        return Converted(dict(manifest), errors=(f"not supported: there is no {manifest['kind']} here",))
+    reference = manifest.get("spec", {}).get("scaleTargetRef", {}) if isinstance(manifest.get("spec"), dict) else {}
+    if reference.get("apiVersion", "").partition("/")[0] != SELDON_GROUP:
+        return Converted(dict(manifest))
+    ours = {**reference, "apiVersion": f"{GROUP}/{VERSION}"}
+    return Converted({**manifest, "spec": {**manifest["spec"], "scaleTargetRef": ours}})
+
+
 _Parts = tuple[Manifest, list[str], list[str]]
 
 

@@ -1,0 +1,22 @@
+"""`wakeful cluster`: the verbs that have to do with Kubernetes."""
+
+from collections.abc import Sequence
+
+from wakeful.cli.verbs import Entry, dispatch, listed
+
+VERBS = {
+    "crds": Entry("wakeful.cli.cluster_crds", "print the kinds Model and Server, for kubectl apply"),
+    "manifests": Entry("wakeful.cli.cluster_manifests", "print what an installation is made of, and a host's file as a Server and Models"),
+    "convert": Entry("wakeful.cli.cluster_convert", "print manifests of Seldon's as ours"),
+}
+HELP = f"""\
+Models and Servers on Kubernetes. docs/cluster.md leads from an empty cluster to one that serves.
+
+{listed("wakeful cluster", VERBS)}
+
+  wakeful cluster VERB --help shows the options.
+"""
+
+
+def main(arguments: Sequence[str], started: float) -> int:
+    return dispatch("wakeful cluster", VERBS, HELP, arguments, started)
