@@ -16,7 +16,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: serve test lint ruff mypy bands audit pytest test-cluster soak overload thrash generated fuzz bench bench-quick docs clean always
+.PHONY: serve test lint ruff mypy bands audit pytest test-cluster soak overload thrash generated fuzz bench bench-quick docs deploy clean always
 .DELETE_ON_ERROR:
 
 serve: $(VENV)/.installed
@@ -76,6 +76,10 @@ docs/metrics.md: PAGE = wakeful.telemetry.reference
 docs/configuration.md docs/errors.md docs/grpc.md docs/http.md docs/metrics.md: $(VENV)/.installed always
 	$(BIN)/python -m $(PAGE) > $@.new
 	mv $@.new $@
+
+# What kustomize and Helm install, made from the code too.
+deploy: $(VENV)/.installed-test
+	$(BIN)/python -m wakeful.cluster.packaging deploy
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
