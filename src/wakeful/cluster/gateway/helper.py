@@ -1,0 +1,77 @@
+"""Beside Envoy, on loopback: has the requests that Envoy has no cluster for. Nothing of a model that is routed comes here, but gRPC that does not
+name it in its metadata."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import aiohttp
+import grpc
+from aiohttp import web
+
+from wakeful.cluster.gateway.bootstrap import Address, Gateway
+from wakeful.cluster.gateway.forwarding import Passage
+from wakeful.cluster.gateway.hold import Held, Room
+from wakeful.cluster.gateway.http import HttpHelper
+from wakeful.cluster.gateway.rpc import CLIENT_OPTIONS, OPTIONS, RpcHelper
+from wakeful.cluster.gateway.waker import Waker
+
+TO_CONTROLLER = (
+    ("grpc.initial_reconnect_backoff_ms", 200), ("grpc.max_reconnect_backoff_ms", 2000), ("grpc.dns_min_time_between_resolutions_ms", 1000),
+    ("grpc.keepalive_time_ms", 10_000), ("grpc.keepalive_timeout_ms", 5_000),
+)
+STOP_SECONDS = 10.0
+"""For requests that are under way when the helper is told to stop."""
+
+
+class Helper:
+    """Both servers. `http` and `grpc` are where they listen, for ports that the system has picked."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self.http = gateway.helper
+        self.grpc = gateway.helper_grpc
+        self.held = Held()
+
+    async def run(self, started: asyncio.Event, stop: asyncio.Event) -> None:
+        """Serve from `started` until `stop`."""
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+            channels = [await stack.enter_async_context(channel) for channel in _controllers(self._gateway)]
+            envoy = _text(self._gateway.listen._replace(host=_reachable(self._gateway.listen.host)))
+            passage = Passage(envoy, Waker(channels, tasks, self.held), Room())
+            session = await stack.enter_async_context(aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(), auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(),
+            ))
+            through = await stack.enter_async_context(grpc.aio.insecure_channel(envoy, CLIENT_OPTIONS))
+            runner = web.ServerRunner(web.Server(HttpHelper(passage, session).handle, handler_cancellation=True), shutdown_timeout=STOP_SECONDS)
+            self.http = await _listen_http(runner, self._gateway.helper)
+            server = grpc.aio.server(handlers=(RpcHelper(passage, through),), options=OPTIONS)
+            self.grpc = self._gateway.helper_grpc._replace(port=server.add_insecure_port(_text(self._gateway.helper_grpc)))
+            await server.start()
+            started.set()
+            await stop.wait()
+            await asyncio.gather(runner.cleanup(), server.stop(STOP_SECONDS))
+
+
+async def _listen_http(runner: web.ServerRunner, address: Address) -> Address:
+    await runner.setup()
+    await web.TCPSite(runner, address.host, address.port).start()
+    return address._replace(port=runner.addresses[0][1])
+
+
+def _controllers(gateway: Gateway) -> Sequence[grpc.aio.Channel]:
+    options = TO_CONTROLLER + ((("grpc.ssl_target_name_override", gateway.controller_name),) if gateway.controller_name else ())
+    if gateway.ca is None:
+        return [grpc.aio.insecure_channel(_text(address), options) for address in gateway.controllers]
+    credentials = grpc.ssl_channel_credentials(Path(gateway.ca).read_bytes())
+    return [grpc.aio.secure_channel(_text(address), credentials, options) for address in gateway.controllers]
+
+
+def _text(address: Address) -> str:
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return f"{host}:{address.port}"
+
+
+def _reachable(host: str) -> str:
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - every address of this pod is loopback too
