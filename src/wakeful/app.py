@@ -8,7 +8,7 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wakeful.clock import monotonic
 from wakeful.config.cluster import cluster_keys
@@ -16,7 +16,7 @@ from wakeful.config.effective import bound_keys, differences, server_keys
 from wakeful.config.kinds import library_of
 from wakeful.config.load import is_exposed
 from wakeful.config.problems import ConfigError, Problem
-from wakeful.config.settings import ModelSettings, PipelineSettings, Settings
+from wakeful.config.settings import ClusterSettings, ModelSettings, PipelineSettings, Settings
 from wakeful.engine import Engine
 from wakeful.frontends.doors import Doors
 from wakeful.frontends.http.server import url_of
@@ -41,6 +41,9 @@ from wakeful.telemetry.events import Events
 from wakeful.telemetry.logs import Log, capture_logging
 from wakeful.telemetry.metrics import Metrics
 from wakeful.telemetry.units import show_seconds
+
+if TYPE_CHECKING:
+    from wakeful.cluster.agent.agent import Agent
 
 log = logging.getLogger(__name__)
 
@@ -96,11 +99,18 @@ class App:
         )
         self.doors = Doors(self.engine, self._spawn, settings, certificate)
         self.streams = Streams(self.engine, settings.server, self._spawn)
+        self.agent = None if settings.cluster is None else self._make_agent(settings.cluster)
         self._certificate = certificate
         self.metrics.read_budget = lambda: self.supervisor.budget
         self.metrics.read_thrashing = lambda: self.supervisor.thrash.count
         self.metrics.read_oldest_load = self.supervisor.oldest_load
         self.metrics.read_dropped_lines = lambda: self.log.dropped
+
+    def _make_agent(self, settings: ClusterSettings) -> "Agent":
+        from wakeful.cluster.agent.agent import Agent  # noqa: PLC0415 - imports gRPC, and a daemon on its own needs none of it
+        from wakeful.cluster.agent.nearby import Nearby  # noqa: PLC0415 - likewise
+
+        return Agent(settings, self.engine, self.repository, Nearby(settings.claims_dir).fetch, self._spawn)
 
     def _make_model(self, settings: ModelSettings) -> Model:
         file = ModelFile(settings.path, settings.backend, library_of(settings.backend), self.knowledge, self.cache)
@@ -162,6 +172,8 @@ class App:
         self.pipelines.register_all(self.settings.pipelines)
         self.pipelines.check()
         self._tell_oddities()
+        if self.agent is not None:
+            await self.agent.restore()
         grpc_port: int | None = None if grpc is None else grpc.getsockname()[1]
         await self.doors.start(http, grpc)
         gc.collect()
@@ -171,6 +183,8 @@ class App:
         for model in self.registry:
             model.start_standing()
         await self.streams.apply(self.settings.streams)
+        if self.agent is not None:
+            await self.agent.start(http.getsockname()[1], grpc_port)
         count = len(self.registry)
         url, took = url_of(http, secure=self._certificate is not None), show_seconds(monotonic() - self._started)
         where = url if grpc_port is None else f"{url}, gRPC on port {grpc_port}"

@@ -1,10 +1,12 @@
 """The only door that front ends know. Each verb is one thing that a caller may want of a model."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from wakeful import admission
+from wakeful.batching.settling import LEFT
 from wakeful.clock import monotonic
 from wakeful.config.foreign import Account
 from wakeful.config.override import SOURCE, with_override
@@ -64,6 +66,8 @@ class Engine:
         self.metrics = metrics
         self.events = events
         self.condition = Condition()
+        self.calls: dict[object, tuple[str, float]] = {}
+        """What is in flight and takes several requests: its model, and when it arrived."""
         self._inspect = inspect
         self._refresh = refresh
         self._uploads = uploads
@@ -98,10 +102,21 @@ class Engine:
         stats = known.stats if known is not None else self.metrics.unnamed
         stats.settled(protocol, error.code, seconds)
 
-    def answered(self, model: str, protocol: str, seconds: float) -> None:
-        """Count a request that took several of its own."""
-        if (known := self.registry.find(model)) is not None:
-            known.stats.settled(protocol, SUCCESS, seconds)
+    @contextmanager
+    def counted(self, model: str, protocol: str, arrived: float) -> Iterator[None]:
+        """Count as one request what takes several of its own. It is in flight as long as the block lasts."""
+        call, outcome = object(), LEFT
+        self.calls[call] = model, arrived
+        try:
+            yield
+            outcome = SUCCESS
+        except WakefulError as error:
+            outcome = error.code
+            raise
+        finally:
+            del self.calls[call]
+            known = self.pipelines.by_name.get(model) or self.registry.find(model)
+            (known.stats if known is not None else self.metrics.unnamed).settled(protocol, outcome, monotonic() - arrived)
 
     def model(self, name: str) -> Model:
         """For what only a model can be asked. Raises InvalidInput for a pipeline."""

@@ -105,6 +105,19 @@ class Batcher:
     def busy(self) -> bool:
         return any(lane.busy for lane in (*self.lanes, *self._closing))
 
+    def in_flight(self) -> set[InferRequest]:
+        """What callers wait for, each request once, whatever it was cut into. A look at every request."""
+        if not self.busy and not self.room.size:
+            return set()
+        lanes = [*self.lanes, *self._closing]
+        waiting = [request for queue in (self.room, *(lane.queue for lane in lanes)) for request in queue]
+        running = [request for lane in lanes for _, batch in lane.running for request in batch.requests]
+        return {whole for request in (*waiting, *running) if not (whole := parts.outermost(request)).settled}
+
+    def run_seconds(self, now: float) -> float:
+        """Seconds that the runs have lasted which have begun and not ended."""
+        return sum(now - lane.since for lane in (*self.lanes, *self._closing) if lane.running)
+
     @property
     def row_limit(self) -> int:
         """Most rows of one run, by the settings, by the latency target and by what memory allowed."""

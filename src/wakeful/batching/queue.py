@@ -1,7 +1,7 @@
 """The requests that wait for one replica. The oldest picks the group that runs next, so no group and no size can starve."""
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 
 from wakeful.inference import FOREVER, InferRequest
 
@@ -41,6 +41,10 @@ class BatchQueue:
         self._head: Group | None = None
         """The group of the oldest request; None: to be found again."""
         self._earliest = FOREVER
+
+    def __iter__(self) -> Iterator[InferRequest]:
+        """Everything that waits, in no order."""
+        return (request for group in self._groups.values() for request in group.requests)
 
     def push(self, request: InferRequest) -> None:
         """Add a request in the order of arrival. One that comes from another replica may be older than what is here."""

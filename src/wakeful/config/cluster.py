@@ -70,7 +70,8 @@ def _settings(table: ClusterTable) -> ClusterSettings:
     capabilities = None if table.capabilities is None else frozenset(table.capabilities)
     return ClusterSettings(
         tuple(table.controllers), table.server or "", table.pod or "", table.pod_uid or "", table.namespace, capabilities,
-        _path(table.token_file), _path(table.ca_file), Path(table.socket), Path(table.state_dir), Path(table.volumes_dir),
+        _path(table.token_file), _path(table.ca_file), Path(table.socket), Path(table.state_dir),
+        Path(table.artifacts_dir or Path(table.state_dir, "artifacts")), table.artifacts_limit, Path(table.claims_dir), table.max_downloads,
         table.stats_period_secs, table.lag_threshold, table.inactive_secs, table.max_loads, table.grace_secs,
     )
 
@@ -87,7 +88,8 @@ def cluster_keys(cluster: ClusterSettings | None) -> dict[str, Any]:
         "controllers": list(cluster.controllers), "server": cluster.server, "pod": cluster.pod, "pod_uid": cluster.pod_uid,
         "namespace": cluster.namespace, "capabilities": None if cluster.capabilities is None else sorted(cluster.capabilities),
         "token_file": cluster.token_file and str(cluster.token_file), "ca_file": cluster.ca_file and str(cluster.ca_file),
-        "socket": str(cluster.socket), "state_dir": str(cluster.state_dir), "volumes_dir": str(cluster.volumes_dir),
+        "socket": str(cluster.socket), "state_dir": str(cluster.state_dir), "artifacts_dir": str(cluster.artifacts_dir),
+        "artifacts_limit": cluster.artifacts_limit, "claims_dir": str(cluster.claims_dir), "max_downloads": cluster.max_downloads,
         "stats_period_secs": cluster.stats_period, "lag_threshold": cluster.lag_threshold, "inactive_secs": cluster.inactive,
         "max_loads": cluster.max_loads, "grace_secs": cluster.grace,
     }

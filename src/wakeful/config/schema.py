@@ -348,8 +348,14 @@ class ClusterTable(Table):
     token_file: Text | None = setting(None, "file with the token that shows the controller who this is; read again for each connection")
     ca_file: Text | None = setting(None, "certificates in PEM that the controller's is signed by; absent: plain text, for one machine alone")
     socket: Text = setting("/run/wakeful/agent.sock", "Unix socket on which `wakeful cluster drain` is heard")
-    state_dir: Text = setting("/var/lib/wakeful", "directory of fetched models, and of what the controller wanted last: it outlives the container")
-    volumes_dir: Text = setting("/var/run/wakeful/volumes", "directory with a mounted volume for each claim that a `pvc://CLAIM/PATH` names")
+    state_dir: Text = setting(
+        "/var/lib/wakeful", "directory of what the controller wanted last, which outlives the container: with it a restart needs no controller",
+        form="path")
+    artifacts_dir: Text | None = setting(
+        None, "directory of fetched models, which several pods may share; absent: `artifacts` in `state_dir`", form="path")
+    artifacts_limit: SizeAboveZero | None = setting(None, "most that fetched models may take there; absent: what the file system has", form="size")
+    claims_dir: Text = setting("/mnt/claims", "where persistent volume claims are mounted, each in a directory of its name, for `pvc://CLAIM/PATH`")
+    max_downloads: int = setting(4, "models that are fetched at once; others wait", ge=1, le=1024)
     stats_period_secs: float = setting(5.0, "figures of use are made, compared with thresholds and reported so often", unit="s", ge=0.05, le=3600)
     lag_threshold: float | None = setting(
         None, "requests of a model in flight here, on average, from which on it needs more replicas; absent: as the controller says",

@@ -379,7 +379,11 @@ class ClusterSettings:
     """None: plain text."""
     socket: Path = Path("/run/wakeful/agent.sock")
     state_dir: Path = Path("/var/lib/wakeful")
-    volumes_dir: Path = Path("/var/run/wakeful/volumes")
+    artifacts_dir: Path = Path("/var/lib/wakeful/artifacts")
+    artifacts_limit: int | None = None
+    """Bytes; None: what the file system has."""
+    claims_dir: Path = Path("/mnt/claims")
+    max_downloads: int = 4
     stats_period: float = 5.0
     """Seconds."""
     lag_threshold: float | None = None

@@ -145,6 +145,14 @@ class Supervisor:
     def resident_of(self, model: str) -> int:
         return _total(tenant for tenant in self._tenants if tenant.model == model and not tenant.promised)
 
+    def resident_by_model(self) -> dict[str, int]:
+        """The same of each."""
+        by_model: dict[str, list[Tenant]] = {}
+        for tenant in self._tenants:
+            if not tenant.promised:
+                by_model.setdefault(tenant.model, []).append(tenant)
+        return {model: _total(tenants) for model, tenants in by_model.items()}
+
     def shared_of(self, model: str) -> int:
         """Bytes that the replicas of a model share."""
         return max((tenant.shared for tenant in self._tenants if tenant.model == model), default=0)

@@ -72,6 +72,8 @@ class Model:
         self.interface = Interface(settings, file)
         self.device = settings.runtime.device
         self.last_used: float | None = None
+        self.spare = False
+        """It was loaded to see whether it loads: it may be evicted at once until somebody asks for it."""
         self.backoff = Backoff()
         self.batcher = Batcher(settings.batching, Router(settings.replicas.routing).choose, stats, self)
         self._tenancy = Tenancy(self, surroundings.supervisor)
@@ -93,7 +95,6 @@ class Model:
         """Why the model is being put to sleep by hand; None when it is not."""
         self._restoring = Restoring(self._restore)
         self._news = News(self.key, surroundings.events)
-        stats.read_gauges = self._gauges
         self._interface_changed()
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -267,7 +268,7 @@ class Model:
         self._closed = True
         await self.unload(reason)
         self.batcher.fail_all(Unavailable(f"model {self.key} was removed", unstarted=True))
-        if self.stats.read_gauges == self._gauges:  # else another one has its place
+        if self.stats.read_gauges == self.gauges:  # else another one has its place
             self.stats.read_gauges = None
 
     def shut_down(self) -> None:
@@ -509,10 +510,12 @@ class Model:
     def standing(self, replica: Replica) -> Standing:
         """What makes this replica a better or worse victim when memory is short."""
         idle = replica.state is State.READY and not self.replica_busy(replica)
+        residency = 0.0 if self.spare and self.last_used is None else self.settings.life.min_residency
         loaded, going = replica.state is State.READY, replica.state in (State.DRAINING, State.DEAD)
-        return Standing(replica.last_done, idle, self.pinned, self.settings.life.min_residency, loaded, going)
+        return Standing(replica.last_done, idle, self.pinned, residency, loaded, going)
 
-    def _gauges(self) -> Gauges:
+    def gauges(self) -> Gauges:
+        """For the metrics of its name, once it is registered."""
         states: dict[str, int] = {}
         for replica in self.group.replicas:
             states[replica.state] = states.get(replica.state, 0) + 1

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from wakeful.config.settings import rank
-from wakeful.errors import NotFound
+from wakeful.errors import NotFound, Unavailable
 from wakeful.models.model import Model
 
 
@@ -14,11 +14,15 @@ class Registry:
         self._newest: dict[str, Model] = {}
         self._versions: dict[str, dict[str, Model]] = {}
         """Name to version to model, oldest first."""
+        self.elsewhere: dict[str, str] = {}
+        """Names that other servers of a cluster have, or that are on their way here, with words for whoever asks for them here."""
 
     def get(self, name: str, version: str | None = None) -> Model:
-        """The model of this name. Raises NotFound, in the same words whatever the name looks like."""
+        """The model of this name. Raises NotFound, in the same words whatever the name looks like, and Unavailable for what is elsewhere."""
         model = self._newest.get(name)
         if model is None:
+            if (why := self.elsewhere.get(name)) is not None:
+                raise Unavailable(why, retry_after=1.0, unstarted=True)
             raise NotFound(f"no model is called {name!r}")
         if version is not None:
             versions = self._versions[name]
@@ -42,6 +46,7 @@ class Registry:
         """From now on it is the one of its name and version."""
         versions = self._versions.setdefault(model.id, {})
         versions[model.version] = model
+        model.stats.read_gauges = model.gauges
         self._order(model.id)
 
     def remove(self, model: Model) -> None:

@@ -11,7 +11,7 @@ from wakeful.config.models import look_again, scan
 from wakeful.config.problems import Problem
 from wakeful.config.settings import ModelSettings, Settings, rank
 from wakeful.config.text import with_tokenizers
-from wakeful.errors import WakefulError
+from wakeful.errors import Conflict, WakefulError
 from wakeful.models.model import Model
 from wakeful.models.registry import Registry
 from wakeful.telemetry.events import Events
@@ -26,12 +26,14 @@ class Repository:
 
     def __init__(self, settings: Settings, registry: Registry, make: Callable[[ModelSettings], Model], events: Events) -> None:
         self._settings = settings
-        self._registry = registry
+        self.registry = registry
         self._make = make
         self._events = events
         self._changing = asyncio.Lock()
         self._told: dict[str, str] = {}
         """By name, what was said last of its configuration for another server."""
+        self._delivered: dict[str, list[ModelSettings]] = {}
+        """Models that a cluster has sent, by name, with their versions: neither a file nor a directory names them."""
         self.unregistered: set[Model] = set()
         """Models that nobody can ask for: removed ones that have not finished their work, and versions that are to be ready before they come."""
 
@@ -48,7 +50,7 @@ class Repository:
     def register_all(self) -> None:
         """What the configuration names, and what was found in the directory at start."""
         for settings in self._settings.models:
-            self._registry.add(self._make(settings))
+            self.registry.add(self._make(settings))
         self._tell_accounts(self._settings.models)
 
     async def apply(self, settings: Settings) -> None:
@@ -56,8 +58,9 @@ class Repository:
         settings, and what waits for a removed one is refused."""
         async with self._changing:
             self._settings = settings
-            wanted = with_tokenizers([*settings.models, *self._kept(settings.unread)])
-            names = {settings.id for settings in wanted} | {model.id for model in self._registry}
+            own = [one for one in [*settings.models, *self._kept(settings.unread)] if one.id not in self._delivered]
+            wanted = with_tokenizers([*own, *self._all_delivered()])
+            names = {settings.id for settings in wanted} | {model.id for model in self.registry}
             await self._go_over(names, wanted, lambda _: "added", lambda _: "the configuration does not name it any more")
 
     async def refresh(self, name: str | None = None, change: Change | None = None) -> None:
@@ -76,14 +79,89 @@ class Repository:
         found = None if name is not None and self._other_spelling(name) else self._look(name)
         if found is None:
             return
+        found = [settings for settings in found if settings.id not in self._delivered]
+        found += self._all_delivered() if name is None else self._delivered.get(name, [])
         wanted = with_tokenizers(found if change is None else [change(settings) for settings in found])
-        names = {settings.id for settings in wanted} | ({model.id for model in self._registry} if name is None else {name})
-        same = [model for one in names for model in self._registry.versions(one)]
+        names = {settings.id for settings in wanted} | ({model.id for model in self.registry} if name is None else {name})
+        same = [model for one in names for model in self.registry.versions(one)]
         await self._go_over(names, wanted, lambda settings: f"found {show(settings)}", lambda settings: f"{show(settings)} is gone")
         for model in same:
-            if model in self._registry.versions(model.id) and model.file.changed():
+            if model in self.registry.versions(model.id) and model.file.changed():
                 self._events.emit("config", model.key, f"{show(model.settings)} has changed; the next request loads it anew")
                 await model.reload()
+
+    # ── from a cluster ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def deliver(self, name: str, wanted: list[ModelSettings], served: Callable[[], None], *, proven: bool = False) -> None:
+        """Serve a model that a cluster has sent, in these versions, in the place of those that it had sent before. They are loaded before anybody
+        can ask for them, unless they are `proven`: that they load is known. Raises why one does not load, or cannot be here; all stays as it is then.
+        `served` is called as soon as callers reach them; those whose place they take still have work then. Others may be delivered meanwhile, the
+        same one may not."""
+        self._check_free(name)
+        await self._change_helpers(wanted)
+        before = self.registry.versions(name)
+        arriving = [self._make(settings) for settings in wanted]
+        self.unregistered.update(arriving)
+        try:
+            for model in arriving if before else ():
+                model.inherit(before[-1])
+            if not proven:
+                await asyncio.gather(*(model.load() for model in arriving))
+            async with self._changing:
+                self._delivered[name] = wanted
+                self._exchange_delivered(before, arriving)
+        except BaseException:
+            await asyncio.gather(*(model.close("config") for model in arriving))
+            raise
+        finally:
+            self.unregistered.difference_update(arriving)
+        served()
+        await self._change_helpers(wanted)  # what was looked at meanwhile did not know of this one
+        async with asyncio.TaskGroup() as leaving:
+            for model in before:
+                leaving.create_task(self._leave(model, model.retire(arriving[-1])))
+
+    async def withdraw(self, name: str) -> None:
+        """Forget a model that a cluster has sent, once it has finished its work."""
+        async with self._changing:
+            settings = self._delivered.pop(name, [])
+            leaving = self.registry.versions(name) if settings else []
+            for model in leaving:
+                self.registry.remove(model)
+                self._events.emit("config", model.key, "withdrawn: the cluster does not want it here any more")
+        async with asyncio.TaskGroup() as group:
+            for model in leaving:
+                group.create_task(self._leave(model, model.close("config")))
+        await self._change_helpers(settings, gone=True)
+
+    def _all_delivered(self) -> list[ModelSettings]:
+        return [settings for versions in self._delivered.values() for settings in versions]
+
+    def _check_free(self, name: str) -> None:
+        """A server's own models and pipelines go before those of the cluster."""
+        own = self.registry.find(name) if name not in self._delivered else None
+        if own is not None or self.is_pipeline(name) or self._other_spelling(name):
+            place = str(own.settings.place) if own is not None else "a pipeline, or a model that is spelt otherwise"
+            raise Conflict(f"this server's own configuration has the name {name} already: {place}; call the model otherwise")
+
+    def _exchange_delivered(self, before: list[Model], arriving: list[Model]) -> None:
+        for model in before:
+            self.registry.remove(model)
+        for model in arriving:
+            self.registry.add(model)
+            self._events.emit("config", model.key, f"delivered: {show(model.settings)}")
+            model.spare = True
+            model.start_standing()
+
+    async def _change_helpers(self, changed: list[ModelSettings], *, gone: bool = False) -> None:
+        """Tokenizers come before the models that have `changed`, and go after them."""
+        if all(settings.text is None for settings in changed):
+            return
+        async with self._changing:
+            there = [model.settings for model in [*self.registry, *self.unregistered]] + ([] if gone else changed)
+            helpers = [one for one in with_tokenizers(there) if KINDS[one.backend].serves_models]
+            names = {one.id for one in [*there, *helpers] if KINDS[one.backend].serves_models}
+            await self._go_over(names, helpers, lambda _: "added", lambda _: "no model uses it any more")
 
     # ── what is there ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -93,7 +171,7 @@ class Repository:
         wanted = self._configured(name, report)
         directory = self._settings.models_dir
         if directory is not None:
-            served = {model.settings.place for model in self._registry}
+            served = {model.settings.place for model in self.registry}
             try:
                 found, unread = scan(directory, self._settings, served, report, name)
             except OSError as error:
@@ -110,12 +188,12 @@ class Repository:
         wanted: list[ModelSettings] = []
         entries = {settings.id: settings for settings in self._settings.models if not settings.scanned and name in (None, settings.id)}
         for settings in entries.values():
-            wanted += look_again(settings, report) or [model.settings for model in self._registry.versions(settings.id)]
+            wanted += look_again(settings, report) or [model.settings for model in self.registry.versions(settings.id)]
         return wanted
 
     def _kept(self, unread: Collection[Path]) -> list[ModelSettings]:
         """What was found earlier, and could not be looked at now."""
-        return [model.settings for model in self._registry if model.settings.scanned and model.settings.place in unread]
+        return [model.settings for model in self.registry if model.settings.scanned and model.settings.place in unread]
 
     def is_pipeline(self, name: str) -> bool:
         """Is the name, in whatever case, no model's to take?"""
@@ -123,7 +201,7 @@ class Repository:
 
     def _other_spelling(self, name: str) -> bool:
         """Does a model have this name but for upper and lower case? A look at one name does not find that."""
-        return name not in self._registry and any(name.lower() == model.id.lower() for model in self._registry)
+        return name not in self.registry and any(name.lower() == model.id.lower() for model in self.registry)
 
     def _tell_accounts(self, models: Iterable[ModelSettings]) -> None:
         """What has come of other servers' configurations, wherever that is new."""
@@ -148,7 +226,7 @@ class Repository:
     def _waves(self, wanted: Mapping[str, list[ModelSettings]]) -> Iterable[list[str]]:
         """What helps models comes before them, and goes after them."""
         def helps(name: str) -> bool:
-            settings = [*wanted[name], *(model.settings for model in self._registry.versions(name))]
+            settings = [*wanted[name], *(model.settings for model in self.registry.versions(name))]
             return any(KINDS[one.backend].serves_models for one in settings)
 
         helpers = [name for name in wanted if helps(name)]
@@ -158,7 +236,7 @@ class Repository:
 
     async def _exchange(self, name: str, wanted: list[ModelSettings], come: Why, gone: Why) -> None:
         """Serve these versions of a model, and no others. The new one is ready before the old one goes."""
-        served = {model.key: model for model in self._registry.versions(name)}
+        served = {model.key: model for model in self.registry.versions(name)}
         keys = {settings.key for settings in wanted}
         new = [settings for settings in wanted if settings.key not in served]
         old = [model for key, model in served.items() if key not in keys]
@@ -182,7 +260,7 @@ class Repository:
     async def _succeed(self, new: list[ModelSettings], old: list[Model], come: Why, gone: Why) -> None:
         """New versions come, and old ones may go for them. If the newest is new and is to serve those who are served now, it is loaded first; if it
         does not load, all stays as it is."""
-        before = self._registry.get(new[0].id)
+        before = self.registry.get(new[0].id)
         arriving = [self._make(settings) for settings in new]
         for model in arriving:
             model.inherit(before)
@@ -193,9 +271,9 @@ class Repository:
                 await model.close("config")
             return
         for model in old:
-            self._registry.remove(model)
+            self.registry.remove(model)
         for model in arriving:
-            self._registry.add(model)
+            self.registry.add(model)
             if not model.group.replicas:
                 self._events.emit("config", model.key, come(model.settings))
             model.start_standing()
@@ -221,11 +299,11 @@ class Repository:
     def _instead(self, settings: ModelSettings) -> Model:
         """A new model under its name, from now on."""
         model = self._make(settings)
-        self._registry.add(model)
+        self.registry.add(model)
         return model
 
     async def _remove(self, model: Model) -> None:
-        self._registry.remove(model)
+        self.registry.remove(model)
         await self._leave(model, model.close("config"))
 
     async def _leave(self, model: Model, work: Awaitable[None]) -> None:

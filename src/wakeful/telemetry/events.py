@@ -8,7 +8,7 @@ from typing import Literal
 from wakeful import clock
 from wakeful.telemetry.logs import Log
 
-Kind = Literal["load", "unload", "scale", "evict", "refuse", "restart", "blame", "probe", "prepare", "config", "stream", "ready", "stop"]
+Kind = Literal["load", "unload", "scale", "evict", "refuse", "restart", "blame", "probe", "prepare", "config", "stream", "cluster", "ready", "stop"]
 Figure = str | int | float | bool | None
 
 REPEATING: frozenset[Kind] = frozenset({"refuse"})
@@ -46,6 +46,8 @@ class Events:
     log: Log | None = None
     capacity: int = 1000
     now: Callable[[], float] = clock.wall
+    listeners: list[Callable[[Kind, str, str], None]] = field(init=False, default_factory=list)
+    """Hear kind, model and text of every event, those that are not kept among them."""
     _kept: deque[Event] = field(init=False)
     _seq: int = field(init=False, default=0)
     _repetitions: dict[tuple[Kind, str], _Repetition] = field(init=False, default_factory=dict)
@@ -56,6 +58,8 @@ class Events:
     def emit(self, kind: Kind, model: str, text: str, **figures: Figure) -> None:
         """Keep the event and print its line, unless it repeats one that has just been kept."""
         time = self.now()
+        for listener in self.listeners:
+            listener(kind, model, text)
         if kind in REPEATING:
             suppressed = self._suppressed(kind, model, time)
             if suppressed is None:

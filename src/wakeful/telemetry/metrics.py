@@ -214,6 +214,13 @@ class Metrics:
             stats = self._models[name, version] = ModelStats(name, self._listener, version)
         return stats
 
+    def by_name(self) -> dict[str, list[ModelStats]]:
+        """All counters of each model, one for each of its versions."""
+        found: dict[str, list[ModelStats]] = {}
+        for (name, _), stats in self._models.items():
+            found.setdefault(name, []).append(stats)
+        return found
+
     def stream(self, name: str) -> StreamStats:
         """The counters of a configured stream."""
         return self._streams.setdefault(name, StreamStats())

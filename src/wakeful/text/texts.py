@@ -1,17 +1,15 @@
 """The verbs for texts: embed and rerank. A text is tokenised, then it is a request of its own, which shares its run with texts of about its length,
 whoever sent them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from wakeful.clock import monotonic
 from wakeful.config.settings import TextSettings
 from wakeful.engine import Engine
-from wakeful.errors import InvalidInput, TooLarge, WakefulError
+from wakeful.errors import InvalidInput, TooLarge
 from wakeful.runtime.messages import Signature
 from wakeful.telemetry.units import show_bytes
 from wakeful.tensors import Tensor, decode_strings, encode_strings
@@ -58,7 +56,7 @@ class Texts:
 
     async def embed(self, call: Call, texts: Sequence[Text], dimensions: int | None = None) -> Embedded:
         """Raises the error of the first text that cannot be embedded, naming it; nothing comes of the others then."""
-        with self._counted(call):
+        with self._engine.counted(call.model, call.protocol, call.arrived):
             settings = self._begin(call)
             _check_count("input", len(texts))
             tokens = [_given(settings, index, text) if not isinstance(text, str) else None for index, text in enumerate(texts)]
@@ -77,7 +75,7 @@ class Texts:
 
     async def rerank(self, call: Call, query: str, documents: Sequence[str]) -> Reranked:
         """How well each document fits. Raises as `embed` does."""
-        with self._counted(call):
+        with self._engine.counted(call.model, call.protocol, call.arrived):
             settings = self._begin(call)
             _check_count("documents", len(documents))
             _check_text("query", query)
@@ -131,16 +129,6 @@ class Texts:
             for index in sorted(range(len(texts)), key=lambda index: len(texts[index].ids))
         ])
         return results
-
-    @contextmanager
-    def _counted(self, call: Call) -> Iterator[None]:
-        """The whole is one request, however many it took."""
-        try:
-            yield
-        except WakefulError as error:
-            self._engine.refused(call.model, call.protocol, error, monotonic() - call.arrived)
-            raise
-        self._engine.answered(call.model, call.protocol, monotonic() - call.arrived)
 
 
 def _check_count(field: str, count: int) -> None:
