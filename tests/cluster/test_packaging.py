@@ -36,7 +36,7 @@ def test_helm_installs_what_kustomize_does(switch: str | None) -> None:
     if switch is not None:
         values["storageSecrets" if switch == "storage_secrets" else switch] = True
     templates = sorted((DEPLOY / "helm/wakeful/templates").glob("*.yaml"))
-    objects = [one for path in templates for one in read(_rendered(path.read_text(), values, install.namespace))]
+    objects = [one for path in templates for one in read(rendered(path.read_text(), values, install.namespace))]
 
     installed = [one for one in objects if one["kind"] != "CustomResourceDefinition"]
     kinds = [one for one in objects if one["kind"] == "CustomResourceDefinition"]
@@ -49,7 +49,7 @@ def _by_name(objects: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, A
     return {(one["kind"], one["metadata"]["name"]): one for one in objects}
 
 
-def _rendered(template: str, values: dict[str, Any], namespace: str) -> str:
+def rendered(template: str, values: dict[str, Any], namespace: str) -> str:
     """What Helm makes of the few words of its language that are used here."""
     lines, shown = [], [True]
     for line in template.splitlines():
