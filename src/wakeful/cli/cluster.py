@@ -7,6 +7,8 @@ from wakeful.cli.verbs import Entry, dispatch, listed
 VERBS = {
     "crds": Entry("wakeful.cli.cluster_crds", "print the kinds Model and Server, for kubectl apply"),
     "manifests": Entry("wakeful.cli.cluster_manifests", "print what an installation is made of, and a host's file as a Server and Models"),
+    "gateway": Entry("wakeful.cli.cluster_gateway", "start the helper beside a gateway's Envoy"),
+    "bootstrap": Entry("wakeful.cli.cluster_bootstrap", "print the file that a gateway's Envoy is started with"),
     "convert": Entry("wakeful.cli.cluster_convert", "print manifests of Seldon's as ours"),
 }
 HELP = f"""\

@@ -144,7 +144,7 @@ def _controller(install: Install) -> list[Manifest]:
 def _gateway(install: Install) -> list[Manifest]:
     ports = {"requests": GATEWAY_PORT, "stats": ENVOY_STATS}
     # Its file is written by the pod itself: each gateway needs a name of its own, by which the controller knows what it has acknowledged.
-    prepare = _helper(install, "prepare", ["wakeful", "cluster", "gateway", "--write-bootstrap", "/etc/envoy/envoy.json"])
+    prepare = _helper(install, "prepare", ["wakeful", "cluster", "bootstrap", "--output", "/etc/envoy/envoy.json"])
     envoy = {
         "name": "envoy", "image": install.envoy, "command": ["envoy", "-c", "/etc/envoy/envoy.json", "--drain-time-s", "30"],
         "ports": _container_ports(ports), "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},

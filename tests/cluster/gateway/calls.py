@@ -22,3 +22,14 @@ def call(url: str, method: str, path: str, sent: Any = None, headers: dict[str, 
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.loads(error.read() or b"null"), dict(error.headers.items())
+
+
+def status_of(url: str) -> int:
+    """Whatever the answer is."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            status: int = answer.status
+            return status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code

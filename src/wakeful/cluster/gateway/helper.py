@@ -44,7 +44,8 @@ class Helper:
                 connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(), auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(),
             ))
             through = await stack.enter_async_context(grpc.aio.insecure_channel(envoy, CLIENT_OPTIONS))
-            runner = web.ServerRunner(web.Server(HttpHelper(passage, session).handle, handler_cancellation=True), shutdown_timeout=STOP_SECONDS)
+            http = web.Server(HttpHelper(passage, session).handle, handler_cancellation=True, access_log=None)
+            runner = web.ServerRunner(http, shutdown_timeout=STOP_SECONDS)
             self.http = await _listen_http(runner, self._gateway.helper)
             server = grpc.aio.server(handlers=(RpcHelper(passage, through),), options=OPTIONS)
             self.grpc = self._gateway.helper_grpc._replace(port=server.add_insecure_port(_text(self._gateway.helper_grpc)))
