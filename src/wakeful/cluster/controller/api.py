@@ -95,7 +95,7 @@ class Api:
         Raises NoAccess."""
         try:
             config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
-            self._client = AsyncClient(config, timeout=httpx2.Timeout(REQUEST_TIMEOUT), trust_env=False)
+            self._client = AsyncClient(config, namespace=namespace, timeout=httpx2.Timeout(REQUEST_TIMEOUT), trust_env=False)
         except (ConfigError, OSError, KeyError, ValueError) as error:
             raise NoAccess(f"{error}") from error
         self.namespace: str = namespace or self._client.namespace or "default"

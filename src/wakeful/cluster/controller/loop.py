@@ -75,6 +75,7 @@ class Loop:
         """Everything is known, and gateways are told where requests go."""
         self._world, self._intake, self._to, self._limits, self._figures, self._now = world, intake, outlets, limits, figures, now
         self._again = Dirty()
+        self._settled = False
         self._server_dirty: set[str] = set()
         self._server_tick = 0.0
         self._api_rests_until = 0.0
@@ -133,8 +134,7 @@ class Loop:
         dirty, self._again = self._again, Dirty()
         now, world = self._now(), self._world
         if now < world.led_since + self._limits.settle:
-            for uid in dirty.greeted & world.replicas.keys():
-                dirty.models |= observing.adopt(world, uid, now) if world.replicas[uid].agent is not None else set()
+            self._settle(dirty, now)
         world.routing, world.gateways = dict(self._to.gateways.routing()), len(self._to.gateways.gateways)
         began = monotonic()
         effects = plan(world, frozenset(dirty.models), now, self._limits)
@@ -147,6 +147,15 @@ class Loop:
         self._to.wakes.settle(models)
         self._tell_servers(dirty.servers, models, effects)
         self._release(effects, dirty.greeted)
+
+    def _settle(self, dirty: Dirty, now: float) -> None:
+        """Agents that come late tell of copies, too. Once all have come the planner need not wait longer, and everything is looked at."""
+        for uid in dirty.greeted & set(self._greeted()):
+            dirty.models |= observing.adopt(self._world, uid, now)
+        all_greeted = self._all_greeted()
+        if all_greeted and not self._settled:
+            dirty.models |= self._world.models.keys()
+        self._settled = all_greeted
 
     async def _written_ahead(self, effects: list[Effect]) -> list[Effect]:
         """Without those whose target could not be written: they are planned again."""
