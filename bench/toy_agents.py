@@ -1,7 +1,7 @@
 """Pods that are not there, with agents that only say that they load: for measuring a controller alone, against a real API server.
 
-Each pod of a StatefulSet is bound to a node that does not exist, called ready, and has an agent with a real token on a real stream. When it is deleted, it
-asks to drain, waits until it is released, and goes.
+Each pod of a StatefulSet is bound to a node that does not exist, called ready, and has an agent with a real token on a real stream. When it is
+deleted, it asks to drain, waits until it is released, and goes.
 """
 
 import asyncio
@@ -13,8 +13,22 @@ from typing import Any
 import grpc
 import msgspec
 
-from tests.cluster.ground.api import Api, ApiError, Object
-from wakeful.cluster.wire import ATTEND, PROTOCOL, Adopt, Desired, DrainAsked, HeldNow, Hello, Refused, Released, Report, ToAgent, UseNow, Wanted
+from tests.cluster.ground.api import OFFLINE, Api, ApiError, Object
+from wakeful.cluster.wire import (
+    ATTEND,
+    PROTOCOL,
+    Adopt,
+    Desired,
+    DrainAsked,
+    HeldNow,
+    Hello,
+    Refused,
+    Released,
+    Report,
+    ToAgent,
+    UseNow,
+    Wanted,
+)
 
 CAPACITY = 64 << 30
 PERIOD = 5.0
@@ -41,7 +55,10 @@ class ToyAgent:
     async def run(self) -> None:
         """Come back whenever the stream ends, for ever."""
         credentials = grpc.ssl_channel_credentials(self._authority)
-        options = [("grpc.ssl_target_name_override", "wakeful-controller"), ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)]
+        options = [
+            ("grpc.ssl_target_name_override", "wakeful-controller"), ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 500),
+        ]
         while True:
             async with grpc.aio.secure_channel(self._target, credentials, options) as channel:
                 try:
@@ -141,7 +158,8 @@ class ToyPods:
 
     async def run(self) -> None:
         while True:
-            with contextlib.suppress(ApiError, OSError, Exception):
+            with contextlib.suppress(ApiError, *OFFLINE):
+                await asyncio.to_thread(self._beat)
                 pods = await asyncio.to_thread(self._api.list, f"{self._base}/pods", labelSelector="wakeful.dev/server")
                 for pod in pods:
                     uid = pod["metadata"]["uid"]
@@ -149,7 +167,14 @@ class ToyPods:
                         self._tasks[uid] = asyncio.create_task(self._live(pod))
                     elif "deletionTimestamp" in pod["metadata"] and uid in self.agents and not self.agents[uid].draining.is_set():
                         self.agents[uid].draining.set()
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.5)
+
+    def _beat(self) -> None:
+        """The node lives: pods of a dead one would be taken away."""
+        name, now = "toy", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self._api.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        ready = {"type": "Ready", "status": "True", "reason": "Toy", "message": "", "lastHeartbeatTime": now, "lastTransitionTime": now}
+        self._api.merge(f"/api/v1/nodes/{name}/status", {"status": {"conditions": [ready]}})
 
     async def _live(self, pod: Object) -> None:
         meta = pod["metadata"]
@@ -163,10 +188,11 @@ class ToyPods:
         authority = (await self._call("GET", f"{self._base}/configmaps/wakeful-ca"))["data"]["ca.crt"]
         number = len(self._tasks)
         conditions = [{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady", "PodScheduled", "Initialized")]
-        await asyncio.to_thread(self._api.merge, f"{self._base}/pods/{name}/status", {"status": {
-            "phase": "Running", "podIP": f"127.200.{number // 250}.{number % 250 + 1}", "podIPs": [{"ip": f"127.200.{number // 250}.{number % 250 + 1}"}],
-            "conditions": conditions}})
-        agent = self.agents[uid] = ToyAgent(uid, name, meta["labels"]["wakeful.dev/server"], token["status"]["token"], self._target, authority.encode())
+        address = f"127.200.{number // 250}.{number % 250 + 1}"
+        status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": conditions}
+        await asyncio.to_thread(self._api.merge, f"{self._base}/pods/{name}/status", {"status": status})
+        server = meta["labels"]["wakeful.dev/server"]
+        agent = self.agents[uid] = ToyAgent(uid, name, server, token["status"]["token"], self._target, authority.encode())
         running = asyncio.create_task(agent.run())
         try:
             await agent.draining.wait()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from wakeful.cli.verbs import Entry, dispatch, listed
 
 VERBS = {
+    "controller": Entry("wakeful.cli.cluster_controller", "decide which server replica has which Model, and see to it"),
     "crds": Entry("wakeful.cli.cluster_crds", "print the kinds Model and Server, for kubectl apply"),
     "manifests": Entry("wakeful.cli.cluster_manifests", "print what an installation is made of, and a host's file as a Server and Models"),
     "gateway": Entry("wakeful.cli.cluster_gateway", "start the helper beside a gateway's Envoy"),

@@ -77,10 +77,8 @@ async def _start(arguments: Namespace) -> int:
 
     api = Api(arguments.namespace or os.environ.get(NAMESPACE), arguments.kubeconfig)
     settings = _settings(arguments, api.namespace)
-    faults = await look(api, settings.install)
-    for fault in faults:
-        complain(fault.message, ("hint", fault.hint))
-    if faults:
+    if (fault := await look(api, settings.install)) is not None:
+        complain(fault.message, *fault.notes)
         return WRONG_USE
     log = Log(format=settings.log_format)
     capture_logging(log)

@@ -55,7 +55,7 @@ class Leader:
         wakes = Wakes(world, self._intake.woken)
         self._agents = Agents(epoch, self._intake, wakes, Identity(api))
         telling = Telling(world, self._intake.kinds, self._agents, self._discovery, self._writer, self._keys)
-        outlets = Outlets(self._agents, self._discovery, self._writer, self._objects, self._events, telling, wakes)
+        outlets = Outlets(self._agents, self._discovery, self._writer, self._objects, self._note, telling, wakes)
         self._loop = Loop(world, self._intake, outlets, Limits(), figures, now)
 
     @property

@@ -5,7 +5,7 @@ slow has a task of its own.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
@@ -13,11 +13,8 @@ from typing import Protocol
 
 from wakeful.clock import Clock, monotonic
 from wakeful.cluster.controller import observing
-from wakeful.cluster.controller.agents import Agents
-from wakeful.cluster.controller.events import Events
 from wakeful.cluster.controller.figures import Figures
 from wakeful.cluster.controller.intake import Dirty, Intake
-from wakeful.cluster.controller.objects import Objects
 from wakeful.cluster.controller.telling import Telling
 from wakeful.cluster.controller.wakes import Wakes
 from wakeful.cluster.controller.writer import Writer
@@ -26,7 +23,7 @@ from wakeful.cluster.planning.apply import apply
 from wakeful.cluster.planning.counts import is_derived
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.plan import plan
-from wakeful.cluster.planning.status import model_status, server_status
+from wakeful.cluster.planning.status import Observed, model_status, server_status
 from wakeful.cluster.planning.world import Drop, Effect, Forget, Mark, Note, Put, Release, Routing, ScaleServer, SetTarget, State, World
 
 TICK = 1.0
@@ -39,8 +36,22 @@ API_REST = 5.0
 """Seconds without another try, after a target could not be written."""
 
 
+class Attending(Protocol):
+    """Who speaks to agents: see `agents`."""
+
+    def release(self, uid: str) -> None: ...
+
+
+class Workloads(Protocol):
+    """Who sees to the pods of Servers: see `objects`."""
+
+    def ensure(self, server: str) -> None: ...
+
+    def observed(self, server: str) -> Observed: ...
+
+
 class Gateways(Protocol):
-    """See `xds`."""
+    """Who speaks to Envoys: see `xds`."""
 
     @property
     def gateways(self) -> frozenset[str]: ...
@@ -60,11 +71,11 @@ class Listing(Protocol):
 class Outlets:
     """Those who carry out what the loop has decided."""
 
-    agents: Agents
+    agents: Attending
     gateways: Gateways
     writer: Writer
-    objects: Objects
-    events: Events
+    objects: Workloads
+    note: Callable[[Note], None]
     telling: Telling
     wakes: Wakes
 
@@ -83,8 +94,8 @@ class Loop:
     async def run(self, listings: Sequence[Listing]) -> None:
         await self._begin(listings)
         while True:
-            await self._heard(TICK)
             await self._step()
+            await self._heard(TICK)
 
     # ── a new leader ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -198,8 +209,7 @@ class Loop:
     def _carry_out(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Note):
-                self._figures.event(effect)
-                self._to.events.note(effect)
+                self._to.note(effect)
 
     def _tell_servers(self, servers: set[str], models: set[str], effects: Iterable[Effect]) -> None:
         """Their objects at once; their statuses, which are made of all models, once a second."""

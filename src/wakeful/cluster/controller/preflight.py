@@ -1,7 +1,7 @@
 """Whether a controller can do its work here at all: said before it starts, rather than failing bit by bit later."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from wakeful.cluster.controller.api import (
@@ -12,30 +12,35 @@ from wakeful.cluster.controller.api import (
     SELDON_MODEL,
     SELDON_SERVER,
     SERVER,
+    TOKEN_REVIEW,
     Api,
     Kind,
     Refusal,
 )
-from wakeful.cluster.install import RIGHTS, SELDON_RIGHTS, STORAGE_RIGHT, Install, Right
+from wakeful.cluster.install import RIGHTS, SELDON_RIGHTS, STORAGE_RIGHT, Right
+from wakeful.cluster.manifests import Install
+
+REVIEW = Right(TOKEN_REVIEW.group, (TOKEN_REVIEW.plural,), ("create",), "agents show who they are")
+"""In the whole cluster."""
 
 
 class Fault(NamedTuple):
     message: str
-    hint: str
+    notes: tuple[tuple[str, str], ...]
 
 
-async def look(api: Api, install: Install) -> list[Fault]:
-    """What is missing, the worst first; nothing: it can start. Raises Refusal when the API server is not reached."""
+async def look(api: Api, install: Install) -> Fault | None:
+    """What is missing; None: it can start. Raises Refusal when the API server is not reached."""
     kinds = [MODEL, SERVER, *([SELDON_MODEL, SELDON_SERVER] if install.seldon else [])]
-    missing = [kind for kind in kinds if not await _is_known(api, kind)]
-    if missing:
+    if missing := [kind for kind in kinds if not await _is_known(api, kind)]:
         flag = " --seldon" if any(kind.group == SELDON_MODEL.group for kind in missing) else ""
-        names = ", ".join(str(kind) for kind in missing)
-        return [Fault(f"the cluster does not know the kinds {names}", f"wakeful cluster crds{flag} | kubectl apply --server-side -f -")]
+        hint = ("hint", f"wakeful cluster crds{flag} | kubectl apply --server-side -f -")
+        return Fault(f"the cluster does not know the kinds {', '.join(map(str, missing))}", (hint,))
     rights = [*RIGHTS, *(SELDON_RIGHTS if install.seldon else ()), *([STORAGE_RIGHT] if install.storage_secrets else ())]
-    refused = await _refused(api, rights)
-    hint = f"wakeful cluster manifests has the Role and its binding for the namespace {api.namespace}"
-    return [Fault(f"this account may not {what}", hint) for what in refused]
+    if refused := [note for right in [*rights, REVIEW] async for note in _refused(api, right)]:
+        hint = ("hint", f"wakeful cluster manifests -n {api.namespace} has the roles and their bindings")
+        return Fault(f"this account has not the rights that it needs in the namespace {api.namespace}", (*refused, hint))
+    return None
 
 
 async def _is_known(api: Api, kind: Kind) -> bool:
@@ -49,23 +54,21 @@ async def _is_known(api: Api, kind: Kind) -> bool:
     return True
 
 
-async def _refused(api: Api, rights: Iterable[Right]) -> Sequence[str]:
-    """Verbs and resources that the API server would refuse, and what each is for."""
-    asked = [
-        (right, resource, verb, name)
-        for right in rights for resource in right.resources for verb in right.verbs for name in right.names or ("",)
-    ]
-    allowed = await asyncio.gather(*(_is_allowed(api, right.group, resource, verb, name) for right, resource, verb, name in asked))
-    return [
-        f"{verb} {resource}{'.' if right.group else ''}{right.group}{f' {name}' if name else ''} in the namespace {api.namespace} ({right.why})"
-        for (right, resource, verb, name), good in zip(asked, allowed, strict=True) if not good
-    ]
+async def _refused(api: Api, right: Right) -> AsyncIterator[tuple[str, str]]:
+    """Verbs and resources that the API server would refuse, and what they are for."""
+    for resource in right.resources:
+        asked = [(verb, name) for verb in right.verbs for name in right.names or ("",)]
+        allowed = await asyncio.gather(*(_is_allowed(api, right.group, resource, verb, name) for verb, name in asked))
+        verbs = dict.fromkeys(verb for (verb, _), good in zip(asked, allowed, strict=True) if not good)
+        if verbs:
+            group = f".{right.group}" if right.group else ""
+            yield f"{', '.join(verbs)} {resource}{group}{''.join(f' {name}' for name in right.names)}", right.why
 
 
 async def _is_allowed(api: Api, group: str, resource: str, verb: str, name: str) -> bool:
     resource, _, subresource = resource.partition("/")
-    attributes = {
-        "namespace": api.namespace, "verb": verb, "group": group, "resource": resource, "subresource": subresource, "name": name,
-    }
+    attributes = {"namespace": api.namespace, "verb": verb, "group": group, "resource": resource, "subresource": subresource, "name": name}
+    if resource == TOKEN_REVIEW.plural:
+        del attributes["namespace"]
     answer = await api.create(ACCESS_REVIEW, {"spec": {"resourceAttributes": attributes}})
     return bool((answer.get("status") or {}).get("allowed"))

@@ -97,7 +97,7 @@ class Writer:
         self.written = 0
         self.failed = 0
         self._store, self._may_write, self._complain, self._now = store, may_write, complain, now
-        self._queue = queue or Queue()
+        self._queue = Queue() if queue is None else queue
         self._wanted: dict[Key, Status] = {}
         self._stored: dict[Key, Status] = {}
         self._versions: dict[Key, int] = {}
