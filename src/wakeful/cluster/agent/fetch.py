@@ -16,8 +16,6 @@ import msgspec
 from wakeful.cluster.agent.cache import Cache, Use
 from wakeful.cluster.agent.fetching import Done, Failed, Order, Progress, Word
 
-CLAIMS = Path("/mnt/claims")
-"""Where a Server's pods mount persistent volume claims, each in a directory of its name."""
 ENVIRONMENT = (
     "PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "AWS_CA_BUNDLE",
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
@@ -64,7 +62,8 @@ class _Flight:
 class Fetcher:
     """`running` shows what is being fetched, by URI."""
 
-    def __init__(self, cache: Cache, limits: FetchLimits | None = None, claims: Path = CLAIMS) -> None:
+    def __init__(self, cache: Cache, claims: Path, limits: FetchLimits | None = None) -> None:
+        """`claims`: where persistent volume claims are mounted, each in a directory of its name."""
         self.running: dict[str, Progress] = {}
         self._cache = cache
         self._limits = limits or FetchLimits()
