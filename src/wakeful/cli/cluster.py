@@ -11,6 +11,8 @@ VERBS = {
     "gateway": Entry("wakeful.cli.cluster_gateway", "start the helper beside a gateway's Envoy"),
     "bootstrap": Entry("wakeful.cli.cluster_bootstrap", "print the file that a gateway's Envoy is started with"),
     "convert": Entry("wakeful.cli.cluster_convert", "print manifests of Seldon's as ours"),
+    "models": Entry("wakeful.cli.cluster_models", "list the Models of a namespace, and what is wrong with each"),
+    "explain": Entry("wakeful.cli.cluster_explain", "say why a Model is where it is, and not elsewhere"),
 }
 HELP = f"""\
 Models and Servers on Kubernetes. docs/cluster.md leads from an empty cluster to one that serves.

@@ -71,6 +71,12 @@ class Cluster:
                 if thing:
                     self.api.apply(self._placed(thing), **query)
 
+    def create(self, manifest: Object) -> None:
+        """Without server-side apply, which says of a wrong type that it failed, and not which field. Raises ApiError."""
+        thing = self._placed(manifest)
+        path = self.api.path(thing["apiVersion"], thing["kind"], self.namespace)
+        self.api.call("POST", path, thing, fieldValidation="Strict")
+
     def delete(self, kind: str, name: str, version: str = "wakeful.dev/v1alpha1", **options: Any) -> None:
         self.api.delete(self.api.path(version, kind, self.namespace, name), **options)
 

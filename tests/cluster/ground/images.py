@@ -27,5 +27,10 @@ def command_of(container: Object) -> list[str]:
     raise KeyError(f"no entry point is known for image {image!r}: give the container a command, or add it to {__name__}")
 
 
+def variables_of(container: Object, ip: str) -> dict[str, str]:
+    """What stands in for a network of the pod's own: a daemon that would listen everywhere listens on the pod's address."""
+    return {"WAKEFUL_HOST": ip} if "serve" in command_of(container)[:4] else {}
+
+
 def translated(command: Sequence[str]) -> list[str]:
     return [*PROGRAMS.get(command[0], (command[0],)), *command[1:]]

@@ -14,7 +14,7 @@ from typing import Any
 from tests.cluster.ground import images, probes
 from tests.cluster.ground.api import OFFLINE, Api, ApiError, Object, now
 from tests.cluster.ground.processes import LIFELINE
-from tests.cluster.ground.volumes import NODE_IP, Files, NotYet, expanded, inherited, mounting
+from tests.cluster.ground.volumes import NODE_IP, TMP, Files, NotYet, expanded, inherited, mounting
 
 TICK = 0.05
 RETRY_SECONDS = 0.5
@@ -66,9 +66,12 @@ class Container:
         return self.running and ("startupProbe" not in self.probes or self.probes["startupProbe"].good)
 
     def start(self, places: dict[str, Path], files: Files) -> None:
-        env = self._node.env | files.variables(self.spec)
+        env = self._node.env | files.variables(self.spec) | images.variables_of(self.spec, self._pod.ip)
         command = [expanded(word, env) for word in images.command_of(self.spec)]
         mounts = [(places[each["name"]] / each.get("subPath", ""), each["mountPath"]) for each in self.spec.get("volumeMounts") or ()]
+        if temporary := [source for source, place in mounts if place == TMP]:
+            env["TMPDIR"] = str(temporary[0])
+            mounts.remove((temporary[0], TMP))
         if self._node.hosts:
             mounts.append((self._node.hosts, "/etc/hosts"))
         scratch = self._pod.directory / "scratch" / self.name

@@ -1,23 +1,25 @@
 """What a container finds: its volumes as files, its variables, and a command that mounts the ones and runs in the others.
 
 A volume is a directory of the node, bound to its place in a mount namespace of the container's own. Where a place is not there, its nearest parent
-becomes an overlay, so that nothing is made on the machine itself. Only on start are ConfigMaps and Secrets read.
+becomes an overlay, so that nothing is made on the machine itself. What is to be at /tmp is told by TMPDIR instead: the models of tests, and often
+the programs, lie below the machine's own. ConfigMaps and Secrets are read when a pod starts, and not again.
 """
 
 import base64
 import os
 import re
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from tests.cluster.ground.api import Api, Object
 
 REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
-KEPT = ("PATH", "PYTHONPATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "COVERAGE_PROCESS_START")
+KEPT = ("PATH", "PYTHONPATH", "HOME", "LANG", "VIRTUAL_ENV")
 """Variables that containers take from here: how Python and the programs are found."""
 TOKEN_SECONDS = 3600
+TMP = "/tmp"
 NODE_IP = "127.0.0.1"
 
 
@@ -138,18 +140,23 @@ def inherited() -> dict[str, str]:
 def mounting(mounts: list[tuple[Path, str]], scratch: Path) -> list[str]:
     """The beginning of a command that has these (directory or file, place in the container) mounted, and nobody else sees it."""
     scratch.mkdir(parents=True, exist_ok=True)
-    lines = ["set -e", f"mount -t tmpfs none {shlex.quote(str(scratch))}"]
-    for number, (source, place) in enumerate(sorted(mounts, key=lambda mount: mount[1])):
-        at = shlex.quote(place)
-        if not source.is_dir():
-            lines.append(f"[ -e {at} ] || {{ mkdir -p $(dirname {at}); : > {at}; }}")
-        elif not Path(place).is_dir():
-            parent = next(each for each in Path(place).parents if each.is_dir()).resolve()
-            upper, work = (shlex.quote(str(scratch / f"{kind}{number}")) for kind in ("upper", "work"))
-            over = f"lowerdir={shlex.quote(str(parent))},upperdir={upper},workdir={work}"
-            lines.append(f"[ -d {at} ] || {{ mkdir {upper} {work}; mount -t overlay overlay -o {over} {shlex.quote(str(parent))}; mkdir -p {at}; }}")
-        lines.append(f"mount --bind {shlex.quote(str(source))} {at}")
+    mounts = sorted(mounts, key=lambda mount: mount[1])
+    lines = ["set -e", f"mount -t tmpfs none {quote(str(scratch))}"]
+    for number, parent in enumerate(_covered([place for _, place in mounts])):
+        at, upper, work = (quote(str(path)) for path in (parent, scratch / f"upper{number}", scratch / f"work{number}"))
+        lines.append(f"mkdir {upper} {work}; mount -t overlay overlay -o lowerdir={at},upperdir={upper},workdir={work} {at}")
+    for source, place in mounts:
+        at = quote(place)
+        lines.append(f"mkdir -p {at}" if source.is_dir() else f"[ -e {at} ] || {{ mkdir -p $(dirname {at}); : > {at}; }}")
+        lines.append(f"mount --bind {quote(str(source))} {at}")
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", "\n".join([*lines, 'exec "$@"']), "sh"]
+
+
+def _covered(places: list[str]) -> list[Path]:
+    """The directories of this machine in which a place has to be made, outer ones first."""
+    missing = [Path(place) for place in places if not Path(place).exists()]
+    own = [path for path in missing if not any(Path(other) in path.parents for other in places)]
+    return sorted({next(parent for parent in path.parents if parent.is_dir()).resolve() for path in own})
 
 
 def _write(place: Path, content: Mapping[str, bytes]) -> None:

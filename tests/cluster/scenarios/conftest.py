@@ -1,7 +1,5 @@
 """One control plane for a worker of pytest, one namespace for a scenario."""
 
-import importlib
-import importlib.util
 import re
 import shutil
 from collections.abc import Generator, Iterator
@@ -10,21 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.control_plane.build import Missing
-from tests.cluster.ground.api import Object
 from tests.cluster.ground.cluster import Cluster
 from tests.cluster.ground.control_plane import ControlPlane
 from tests.cluster.ground.processes import missing_tools
+from wakeful.cluster.crds import crds
 
 KEPT = Path("test-cluster-logs")
 """Where the logs of scenarios that failed are kept."""
 FAILED = pytest.StashKey[bool]()
-
-
-def _crds() -> list[Object]:
-    if importlib.util.find_spec("wakeful.cluster.crds") is None:
-        return []
-    made: list[Object] = importlib.import_module("wakeful.cluster.crds").crds(("wakeful", "seldon"))
-    return made
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +23,7 @@ def control_plane() -> Iterator[ControlPlane]:
     if why := missing_tools():
         pytest.skip(why)
     try:
-        plane = ControlPlane(_crds())
+        plane = ControlPlane(crds(("wakeful", "seldon")))
     except Missing as missing:
         pytest.skip(str(missing))
     yield plane
