@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from wakeful.cluster.planning.ledger import Account, Weight, footprint
 from wakeful.cluster.planning.limits import Limits
+from wakeful.cluster.planning.placement import Ask, Sites
 from wakeful.cluster.planning.scaling import limits_in
 from wakeful.cluster.planning.world import (
     Drop,
@@ -109,6 +110,15 @@ class Draft:
         return self.world.ledger.accounts()
 
     @cached_property
+    def sites(self) -> Sites:
+        return Sites(self.world, self.accounts)
+
+    @cached_property
+    def leaving(self) -> frozenset[str]:
+        """Replicas whose pods are being deleted."""
+        return frozenset(uid for uid, replica in self.world.replicas.items() if replica.leaving_by is not None)
+
+    @cached_property
     def settled(self) -> bool:
         """Has every agent had time to say what it has? Before, what is not said is unknown."""
         waiting = any(replica.ready and replica.agent is None and not replica.lost for replica in self.world.replicas.values())
@@ -122,6 +132,12 @@ class Draft:
     def short_anew(self) -> bool:
         """A model looks for a place that did not before, or for more of them."""
         return any(after.short is not None and after.short != self._before[name].short for name, after in self._touched.items())
+
+    def ask(self, model: ModelEntry, due: frozenset[str] = frozenset()) -> Ask:
+        """Its request for a place: where it neither is nor has failed, but may be tried again on those that are `due`."""
+        has = frozenset(holders(model))
+        failed = frozenset(model.placements) - has - due
+        return Ask(model.spec, self.world.ledger.weight(model.spec.name), server_of(model, self.world), has, failed)
 
     def put(self, model: ModelEntry, placement: Placement) -> None:
         """Make or change a copy."""

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from wakeful.cluster.planning.draft import Draft, figures, is_coming
 from wakeful.cluster.planning.moves import copies_of, place_copies, target_of, tell_short
 from wakeful.cluster.planning.scaling import limits_in
-from wakeful.cluster.planning.world import ModelEntry, Placement, Replica, State
+from wakeful.cluster.planning.world import ModelEntry, Placement, State
 
 BUSY = "has enough to load"
 STALLS = "does not get on with what it loads"
@@ -49,15 +49,15 @@ class _Targets:
         """It has had a load for so long that it may never end."""
         return self._draft.now - self._oldest.get(uid, self._draft.now) >= self._draft.limits.drain_stall
 
-    def why_not(self, replica: Replica) -> str:
-        loads = self._loads.get(replica.uid)
+    def why_not(self, uid: str) -> str:
+        loads = self._loads.get(uid)
         if loads is None:
             return "leaving"
         return BUSY if loads >= self._draft.limits.drain_loads else ""
 
-    def why_not_now(self, replica: Replica) -> str:
+    def why_not_now(self, uid: str) -> str:
         """As `why_not`, and those that stall are left alone."""
-        return self.why_not(replica) or (STALLS if self.stalls(replica.uid) else "")
+        return self.why_not(uid) or (STALLS if self.stalls(uid) else "")
 
 
 def plan_drain(leaving: frozenset[str], draft: Draft) -> list[Move]:

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wakeful.cluster.planning.counts import effective_target
-from wakeful.cluster.planning.draft import Draft, holders, is_coming, server_of
+from wakeful.cluster.planning.draft import Draft, is_coming
 from wakeful.cluster.planning.limits import Limits
-from wakeful.cluster.planning.placement import Ask, Filter, Placed, is_right, place
+from wakeful.cluster.planning.placement import Filter, Placed, place
 from wakeful.cluster.planning.world import Held, ModelEntry, Placement, Replica, Short, State
 
 
@@ -40,12 +40,11 @@ def target_of(model: ModelEntry) -> int:
 
 def copies_of(model: ModelEntry, draft: Draft) -> Copies:
     copies = Copies()
-    for placement in model.placements.values():
-        replica = draft.replica(placement.replica)
-        leaves = replica.leaving_by is not None
-        stays = not leaves and is_right(model.spec, replica, draft.world)
+    leaving, right = draft.leaving, draft.sites.right(model.spec)
+    for uid, placement in model.placements.items():
+        stays = uid in right and uid not in leaving
         if placement.state is State.ROUTED:
-            (copies.serving if stays else copies.leaving if leaves else copies.misplaced).append(placement)
+            (copies.serving if stays else copies.leaving if uid in leaving else copies.misplaced).append(placement)
         elif placement.state is State.DRAINING:
             copies.draining.append(placement)
         elif not stays:
@@ -86,7 +85,7 @@ def observe(model: ModelEntry, draft: Draft) -> None:
         elif placement.revision != model.spec.revision:
             draft.drop(model, uid)  # what failed there is not what is asked for now
             model.failures, model.retry_at = 0, 0.0
-        if held is not None:
+        if held is not None and (held.footprint > model.footprint or model.resolved != model.spec.revision):
             _learn(model, held)
     if serves(model) != served:
         model.changed = draft.now
@@ -225,10 +224,7 @@ def place_copies(model: ModelEntry, want: int, draft: Draft, also: Filter | None
 
 
 def _place(model: ModelEntry, want: int, draft: Draft, due: frozenset[str], also: Filter | None) -> Placed:
-    has = frozenset(holders(model))
-    failed = frozenset(model.placements) - has - due
-    ask = Ask(model.spec, draft.world.ledger.weight(model.spec.name), server_of(model, draft.world), has, failed)
-    placed = place(ask, want, draft.world, draft.accounts, also)
+    placed = place(draft.ask(model, due), want, draft.sites, also)
     for uid in placed.chosen:
         draft.assign(model, uid)
     return placed
@@ -242,7 +238,7 @@ def _take_back(model: ModelEntry, copies: Copies, need: int, draft: Draft) -> in
         held = replica.agent.held.get(model.spec.name) if replica.agent is not None else None
         if taken == need or held is None or held.served != model.spec.revision:
             continue
-        if replica.placeable and is_right(model.spec, replica, draft.world):
+        if replica.placeable and replica.uid in draft.sites.right(model.spec):
             draft.put(model, placement._replace(state=State.ASSIGNED, revision=held.served, since=draft.now, previous=""))
             _observe_coming(model, model.placements[placement.replica], held, draft)
             taken += 1
@@ -260,6 +256,9 @@ def _retire(model: ModelEntry, copies: Copies, target: int, draft: Draft) -> Non
 
     First those that cannot stay, then those that do not serve yet, then the least used, of equals the highest ordinal.
     """
+    surplus = len(copies.serving) + len(copies.coming) - target
+    if surplus <= 0 and not (copies.leaving or copies.misplaced or copies.failed):
+        return
     for placement in copies.leaving:
         leaving_by = draft.replica(placement.replica).leaving_by
         if leaving_by is not None and draft.now >= leaving_by:
@@ -271,7 +270,6 @@ def _retire(model: ModelEntry, copies: Copies, target: int, draft: Draft) -> Non
     going = sorted(leaving + copies.misplaced, key=lambda placement: _keep_first(model, placement, draft))
     available = sum(draft.is_available(model, model.placements[placement.replica]) for placement in copies.serving)
     spare = available + len(going) - target
-    surplus = len(copies.serving) + len(copies.coming) - target
     for placement in going[: max(spare, 0)]:
         draft.move(model, placement, State.DRAINING)
     spare -= min(max(spare, 0), len(going))

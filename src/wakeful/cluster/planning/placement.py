@@ -8,10 +8,8 @@ from typing import NamedTuple
 from wakeful.cluster.planning.ledger import Account, Weight
 from wakeful.cluster.planning.world import ModelSpec, Replica, World
 
-Filter = Callable[[Replica], str]
-"""Why a replica must not be chosen; empty: it may."""
-
-EMPTY = Account()
+Filter = Callable[[str], str]
+"""Why a replica (its uid) must not be chosen; empty: it may."""
 
 
 class Ask(NamedTuple):
@@ -35,6 +33,74 @@ class Placed(NamedTuple):
     """What kept the others out, if some are missing: Server to filter to number of replicas."""
 
 
+class _Site(NamedTuple):
+    """A replica that can be given models."""
+
+    uid: str
+    ordinal: int
+    capacity: int
+    registrable: float
+    """Bytes that may be registered, with the overcommit."""
+    account: Account
+
+
+class _Ground(NamedTuple):
+    """A Server for models with certain requirements."""
+
+    sites: list[_Site]
+    blocked: Counter[str]
+    """What keeps its other replicas out, whatever the model's size."""
+
+
+class Sites:
+    """All that can be had at one moment. It shares the accounts with who keeps them, and so is up to date as long as replicas are as they were."""
+
+    def __init__(self, world: World, accounts: dict[str, Account]) -> None:
+        self.world = world
+        self._accounts = accounts
+        self._grounds: dict[frozenset[str], dict[str, _Ground]] = {}
+        self._right: dict[tuple[str | None, frozenset[str]], frozenset[str]] = {}
+
+    def grounds(self, requirements: frozenset[str]) -> Mapping[str, _Ground]:
+        """By Server. Found once for all models that require the same."""
+        grounds = self._grounds.get(requirements)
+        if grounds is None:
+            grounds = self._grounds[requirements] = {}
+            for replica in self.world.replicas.values():
+                ground = grounds.setdefault(replica.server, _Ground([], Counter()))
+                why = _why_not(replica) or ("" if requirements <= self._capabilities(replica) else "requirements")
+                if why:
+                    ground.blocked[why] += 1
+                else:
+                    ground.sites.append(self._site(replica))
+        return grounds
+
+    def right(self, spec: ModelSpec) -> frozenset[str]:
+        """Replicas where a copy may be by the model's pin and requirements; of an unknown one nobody can say that it may not."""
+        key = spec.server, spec.requirements
+        found = self._right.get(key)
+        if found is None:
+            found = self._right[key] = frozenset(
+                replica.uid for replica in self.world.replicas.values()
+                if spec.server in {None, replica.server} and (replica.agent is None or spec.requirements <= self._capabilities(replica))
+            )
+        return found
+
+    def _site(self, replica: Replica) -> _Site:
+        assert replica.agent is not None, "it is placeable"
+        server = self.world.servers.get(replica.server)
+        capacity = replica.agent.capacity
+        registrable = capacity * (1 + (server.spec.overcommit if server is not None else 0.0))
+        return _Site(replica.uid, replica.ordinal, capacity, registrable, self._accounts.setdefault(replica.uid, Account()))
+
+    def _capabilities(self, replica: Replica) -> frozenset[str]:
+        """What its Server says, else what its agent says."""
+        server = self.world.servers.get(replica.server)
+        if server is not None and server.spec.capabilities is not None:
+            return server.spec.capabilities
+        return replica.agent.capabilities if replica.agent is not None else frozenset()
+
+
 class _Offer(NamedTuple):
     """What one Server can do for a model."""
 
@@ -44,85 +110,55 @@ class _Offer(NamedTuple):
     blocked: Counter[str]
 
 
-def place(ask: Ask, want: int, world: World, accounts: Mapping[str, Account], also: Filter | None = None) -> Placed:
+def place(ask: Ask, want: int, sites: Sites, also: Filter | None = None) -> Placed:
     """Up to `want` replicas for the model, all of one Server. `also`: a further filter, asked last.
 
     The Server is the one it is pinned to, else its home, else the one that can take most copies.
     """
     asked = ask.spec.server or ask.home
-    offers = _offers(ask, asked, world, accounts, also)
-    if asked is not None and asked not in offers:
-        there = "no replica" if asked in world.servers else "no such Server"
-        return Placed((), want, {asked: {there: 1}})
+    grounds = sites.grounds(ask.spec.requirements)
+    offers = [_offer(server, ground, ask, also) for server, ground in grounds.items() if asked in {None, server}]
     if not offers:
-        return Placed((), want, {server: {"no replica": 1} for server in world.servers})
-    best = min(offers.values(), key=lambda offer: (-min(len(offer.fitting), want), -len(offer.fitting), offer.server))
+        servers = sites.world.servers if asked is None else [asked]
+        return Placed((), want, {server: {"no replica" if server in sites.world.servers else "no such Server": 1} for server in servers})
+    best = min(offers, key=lambda offer: (-min(len(offer.fitting), want), -len(offer.fitting), offer.server))
     chosen = tuple(uid for *_, uid in nsmallest(want, best.fitting))
     if len(chosen) == want:
         return Placed(chosen, 0, {})
     best.blocked["has a copy"] += len(chosen)
-    return Placed(chosen, want - len(chosen), {offer.server: dict(+offer.blocked) for offer in offers.values() if offer.blocked})
+    return Placed(chosen, want - len(chosen), {offer.server: dict(+offer.blocked) for offer in offers})
 
 
-def is_right(spec: ModelSpec, replica: Replica, world: World) -> bool:
-    """May a copy stay where it is, by what is asked for? False after the pin or the requirements have changed."""
-    return spec.server in {None, replica.server} and (replica.agent is None or spec.requirements <= _capabilities(replica, world))
-
-
-def _offers(
-    ask: Ask, asked: str | None, world: World, accounts: Mapping[str, Account], also: Filter | None
-) -> dict[str, _Offer]:
-    offers: dict[str, _Offer] = {}
-    for replica in world.replicas.values():
-        if asked is not None and replica.server != asked:
+def _offer(server: str, ground: _Ground, ask: Ask, also: Filter | None) -> _Offer:
+    """Registered models may exceed the capacity by the overcommit, those in use may not: sleepers lend their bytes, busy ones cannot."""
+    footprint, active, load = ask.weight
+    taken, failed = ask.taken, ask.failed
+    offer = _Offer(server, [], Counter(ground.blocked))
+    for uid, ordinal, capacity, registrable, account in ground.sites:
+        registered = account.registered + footprint
+        if uid in taken:
+            why = "has a copy"
+        elif uid in failed:
+            why = "failed there"
+        elif footprint > capacity:
+            why = "too large"
+        elif registered > registrable:
+            why = "memory"
+        elif active and account.active + footprint > capacity:
+            why = "memory in use"
+        elif also is None or not (why := also(uid)):
+            offer.fitting.append((0.5 * (registered / capacity) + 0.5 * (account.load + load), ordinal, uid))
             continue
-        offer = offers.get(replica.server)
-        if offer is None:
-            offer = offers[replica.server] = _Offer(replica.server, [], Counter())
-        account = accounts.get(replica.uid, EMPTY)
-        why = _why_not(replica, ask, world) or _why_full(replica, ask.weight, account, world) or (also(replica) if also else "")
-        if why:
-            offer.blocked[why] += 1
-        else:
-            assert replica.agent is not None, "it is placeable"
-            share = (account.registered + ask.weight.footprint) / replica.agent.capacity
-            offer.fitting.append((0.5 * share + 0.5 * (account.load + ask.weight.load), replica.ordinal, replica.uid))
-    return offers
+        offer.blocked[why] += 1
+    return offer
 
 
-def _why_not(replica: Replica, ask: Ask, world: World) -> str:
-    """The filters that need no figures."""
+def _why_not(replica: Replica) -> str:
+    """The filters that know no model."""
     if replica.lost:
         return "lost"
     if replica.leaving_by is not None:
         return "leaving"
     if not replica.ready:
         return "not ready"
-    if replica.agent is None:
-        return "agent unknown"
-    if replica.uid in ask.taken:
-        return "has a copy"
-    if replica.uid in ask.failed:
-        return "failed there"
-    if not ask.spec.requirements <= _capabilities(replica, world):
-        return "requirements"
-    return ""
-
-
-def _why_full(replica: Replica, weight: Weight, account: Account, world: World) -> str:
-    """Registered models may exceed the capacity by the overcommit, those in use may not: sleepers lend their bytes, busy ones cannot."""
-    assert replica.agent is not None, "it is placeable"
-    capacity, server = replica.agent.capacity, world.servers.get(replica.server)
-    if weight.footprint > capacity:
-        return "too large"
-    if account.registered + weight.footprint > capacity * (1 + (server.spec.overcommit if server is not None else 0)):
-        return "memory"
-    return "memory in use" if weight.active and account.active + weight.footprint > capacity else ""
-
-
-def _capabilities(replica: Replica, world: World) -> frozenset[str]:
-    """What its Server says, else what its agent says."""
-    server = world.servers.get(replica.server)
-    if server is not None and server.spec.capabilities is not None:
-        return server.spec.capabilities
-    return replica.agent.capabilities if replica.agent is not None else frozenset()
+    return "agent unknown" if replica.agent is None else ""

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from wakeful.cluster.planning import counts, drain
-from wakeful.cluster.planning.draft import Draft, holders, is_coming, server_of
+from wakeful.cluster.planning.draft import Draft, is_coming
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.moves import next_moves, observe, pause, serves
-from wakeful.cluster.planning.placement import Ask, place
+from wakeful.cluster.planning.placement import place
 from wakeful.cluster.planning.scaling import Room, model_effects
 from wakeful.cluster.planning.servers import server_effects
 from wakeful.cluster.planning.world import Effect, Mark, ModelEntry, Owner, Release, ScaleServer, State, World
@@ -64,18 +64,15 @@ def _count(name: str, draft: Draft) -> None:
 
 def _room(model: ModelEntry, more: int, draft: Draft) -> Room:
     """Would so many more copies find a place? None is taken."""
-    name = model.spec.name
-    ask = Ask(model.spec, draft.world.ledger.weight(name), server_of(model, draft.world), frozenset(holders(model)), frozenset())
-    placed = place(ask, more, draft.world, draft.accounts)
+    placed = place(draft.ask(model), more, draft.sites)
     return Room(len(placed.chosen), placed.blocked)
 
 
 def _drain(draft: Draft) -> set[str]:
     """One plan for all that leave; the models that it touches."""
-    leaving = frozenset(uid for uid, replica in draft.world.replicas.items() if replica.leaving_by is not None and not replica.lost)
-    if not leaving or not draft.settled:
+    if not draft.leaving or not draft.settled:
         return set()
-    moves = drain.plan_drain(leaving, draft)
+    moves = drain.plan_drain(draft.leaving, draft)
     drain.carry_out(moves, draft)
     return {move.model for move in moves if move.what != "wait"}
 
@@ -88,12 +85,15 @@ def _look_again(model: ModelEntry, draft: Draft) -> None:
         times.append(max(model.retry_at, now + 1) if model.retry_at > now else now + limits.short_retry)
     if model.scaling is not None and model.scaling.owner is Owner.SCHEDULER:
         times.append(now + limits.judge)
-    for placement in model.placements.values():
+    leaving = draft.leaving
+    for uid, placement in model.placements.items():
+        if placement.state is State.ROUTED and not placement.previous and uid not in leaving:
+            continue
         if placement.state is State.FAILED:
             times.append(placement.since + pause(placement.tries, limits))
         elif is_coming(placement) or placement.previous:
             times.append(placement.since + limits.progress)
-        elif (leaving_by := draft.replica(placement.replica).leaving_by) is not None:
+        elif (leaving_by := draft.replica(uid).leaving_by) is not None:
             times.append(leaving_by)
     if not draft.settled:
         times.append(draft.world.led_since + limits.settle)
