@@ -1,4 +1,4 @@
-"""How long the cluster's planner takes, by hand: `python -m bench.cluster_planner [models] [replicas]`. Times are the best of some tries, in milliseconds."""
+"""How long the cluster's planner takes, by hand: `python -m bench.cluster_planner [models] [replicas]`. Milliseconds, the best of some tries."""
 
 import gc
 import sys
@@ -36,10 +36,12 @@ def build(models: int, replicas: int, copies: int) -> World:
     world.servers["triton"] = ServerEntry(ServerSpec("triton", bounds=Bounds(replicas)))
     for ordinal in range(replicas):
         agent = Agent(frozenset({"onnx", "python"}), 512 * GIB, 8000, 8001, NOW)
-        world.replicas[f"uid{ordinal}"] = Replica(f"uid{ordinal}", f"triton-{ordinal}", "triton", ordinal, f"10.0.0.{ordinal}", ready=True, agent=agent)
+        uid = f"uid{ordinal}"
+        world.replicas[uid] = Replica(uid, f"triton-{ordinal}", "triton", ordinal, f"10.0.0.{ordinal}", ready=True, agent=agent)
     for index in range(models):
         count = copies or max(1, min(replicas, round(60 / (index + 1))))
-        spec = ModelSpec(f"m{index}", "s3://m", "r1", memory=(50 << index % 5) * MIB, bounds=Bounds(count, 0, replicas), requirements=frozenset({"onnx"}))
+        bounds, memory = Bounds(count, 0, replicas), (50 << index % 5) * MIB
+        spec = ModelSpec(f"m{index}", "s3://m", "r1", memory=memory, bounds=bounds, requirements=frozenset({"onnx"}))
         world.models[spec.name] = ModelEntry(spec)
     return world
 

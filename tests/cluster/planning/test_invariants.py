@@ -1,5 +1,8 @@
-"""What holds whatever happens: random events, faults and delays on a modelled cluster, which itself fails where something is unloaded that a gateway may
-still send to, or routed where nothing answers, or where a plan of the same world would do something again (`modelled.Cluster`)."""
+"""What holds whatever happens: random events, faults and delays.
+
+The modelled cluster itself fails where something is unloaded that a gateway may still send to, where something is routed that does not answer, where
+more is registered than may be, and where a second plan of the same world would do something.
+"""
 
 import os
 
@@ -19,6 +22,7 @@ MODELS = [f"m{index}" for index in range(6)]
 PODS = [f"{server}-{ordinal}" for server in ("triton", "mlserver") for ordinal in range(3)]
 BOUNDS = st.sampled_from([Bounds(1), Bounds(2), Bounds(3), Bounds(0), Bounds(1, 1, 3), Bounds(1, 0, 2), Bounds(None, 2), Bounds()])
 """Both kinds: fixed counts and ranges."""
+SERVERS = st.sampled_from([None, None, "triton", "mlserver"])
 
 
 class Happenings(RuleBasedStateMachine):
@@ -34,7 +38,7 @@ class Happenings(RuleBasedStateMachine):
     def gateways_are_slow(self, delay: float) -> None:
         self.cluster.ack_delay = delay
 
-    @rule(name=st.sampled_from(MODELS), bounds=BOUNDS, size=st.sampled_from([50, 300, 700, 2000]), server=st.sampled_from([None, None, "triton", "mlserver"]))
+    @rule(name=st.sampled_from(MODELS), bounds=BOUNDS, size=st.sampled_from([50, 300, 700, 2000]), server=SERVERS)
     def a_model_is_applied(self, name: str, bounds: Bounds, size: int, server: str | None) -> None:
         self.cluster.model(name, memory=size * MIB, bounds=bounds, server=server)
         self.cluster.decide()

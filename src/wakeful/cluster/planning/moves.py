@@ -75,7 +75,8 @@ def observe(model: ModelEntry, draft: Draft) -> None:
             continue
         held = replica.agent.held.get(name) if replica.agent is not None else None
         if placement.state is State.ROUTED:
-            if replica.agent is not None and (held is None or held.revision != placement.revision or held.state != "ready"):
+            steady = held is not None and held.revision == placement.revision and held.state == "ready" and not placement.previous
+            if replica.agent is not None and not steady:
                 _observe_routed(model, placement, held, draft)
         elif is_coming(placement):
             _observe_coming(model, placement, held, draft)
@@ -190,7 +191,12 @@ def _roll(model: ModelEntry, copies: Copies, draft: Draft) -> None:
         if placement.revision != revision:
             copies.coming[index] = fresh = placement._replace(revision=revision, state=State.ASSIGNED, since=draft.now, tries=0, error="")
             draft.put(model, fresh)
-    if model.revision_failed == revision or any(placement.previous for placement in copies.serving):
+    rolling = [placement for placement in copies.serving if placement.previous]
+    for placement in rolling:
+        if placement.revision != revision:  # it was on its way to one that nobody wants any more
+            served = "" if placement.previous == revision else placement.previous
+            draft.put(model, placement._replace(revision=revision, previous=served, since=draft.now, error=""))
+    if rolling or model.revision_failed == revision:
         return
     old = [placement for placement in copies.serving if placement.revision != revision and draft.replica(placement.replica).agent is not None]
     if old:
@@ -227,6 +233,10 @@ def _place(model: ModelEntry, want: int, draft: Draft, due: frozenset[str], also
     placed = place(draft.ask(model, due), want, draft.sites, also)
     for uid in placed.chosen:
         draft.assign(model, uid)
+        agent = draft.replica(uid).agent
+        held = agent.held.get(model.spec.name) if agent is not None else None
+        if held is not None and held.state != "failed":  # it has it from before; a failure is of a load that is over
+            _observe_coming(model, model.placements[uid], held, draft)
     return placed
 
 
