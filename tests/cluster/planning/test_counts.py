@@ -1,7 +1,7 @@
 """Whose count it is, and what becomes of it when manifests change."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wakeful.cluster.planning.counts import clamp, effective_target, floor_of, is_derived, is_off, keep, owner_of
@@ -110,6 +110,7 @@ def test_the_scheduler_goes_on_from_where_an_hpa_left() -> None:
     assert (ours.owner, ours.target, ours.last_step) == (Owner.SCHEDULER, 5, by_hpa.last_step)
 
 
+@settings(deadline=None)
 @given(bounds(), SCALINGS, st.booleans())
 def test_what_is_kept_of_a_spec_needs_no_writing_ahead(written: Bounds, kept: Scaling | None, hpa: bool) -> None:
     """A thousand models applied at once, or reset, wait for nothing: who leads next reads the same out of them."""
@@ -118,6 +119,7 @@ def test_what_is_kept_of_a_spec_needs_no_writing_ahead(written: Bounds, kept: Sc
     assert not is_derived(written, kept, hpa, target + 1)
 
 
+@settings(deadline=None)
 @given(bounds(), SCALINGS, st.booleans(), st.floats(1, 1e9))
 def test_once_kept_nothing_changes(written: Bounds, kept: Scaling | None, hpa: bool, now: float) -> None:
     """F18, F20: applying again and restarting are the same thing, reading what was kept."""
@@ -126,6 +128,7 @@ def test_once_kept_nothing_changes(written: Bounds, kept: Scaling | None, hpa: b
     assert effective_target(written, once, hpa) == once.target
 
 
+@settings(deadline=None)
 @given(bounds(), SCALINGS)
 def test_the_scheduler_stays_in_its_range(written: Bounds, kept: Scaling | None) -> None:
     target = effective_target(written, kept)

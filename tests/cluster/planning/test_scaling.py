@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.clock import Clock
@@ -234,6 +234,7 @@ def loads(draw: st.DrawFn) -> ModelLoad:
     )
 
 
+@settings(deadline=None)
 @given(loads(), st.integers(0, 60))
 def test_a_step_stays_in_range_and_in_room(seen: ModelLoad, fits: int) -> None:
     answer = decide(seen, space=room(fits))
@@ -249,6 +250,7 @@ def test_a_step_stays_in_range_and_in_room(seen: ModelLoad, fits: int) -> None:
     assert not seen.moving or seen.target == 0
 
 
+@settings(deadline=None)
 @given(st.floats(0, 400), st.floats(0.001, 0.5), st.integers(1, 20))
 def test_under_a_constant_load_the_count_settles(arriving: float, service: float, first: int) -> None:
     """No oscillation: requests a second and seconds a run held constant, two hours, each step's effect as a queue would have it."""

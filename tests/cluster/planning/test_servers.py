@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wakeful.cluster.planning.counts import clamp, floor_of
@@ -101,6 +101,7 @@ def test_without_a_bound_it_is_left_alone(bounds: Bounds) -> None:
     assert decide(load(3, needed=2, bounds=bounds)) == Hold("fixed: neither minReplicas nor maxReplicas is written")
 
 
+@settings(deadline=None)
 @given(
     st.builds(
         load,
