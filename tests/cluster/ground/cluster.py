@@ -17,13 +17,16 @@ from tests.cluster.ground.control_plane import TOKEN, ControlPlane
 from tests.cluster.ground.kubelet import Settings
 from tests.cluster.ground.load import Load
 from tests.cluster.ground.metrics import Usage
+from tests.cluster.ground.parts import CONTROLLERS, Controller, GatewayParts, controller_address, install
 from tests.cluster.ground.processes import Process, tail_of
+from tests.cluster.ground.proxy import Proxy
 from tests.cluster.ground.scheduler import Scheduler
 from tests.cluster.ground.views import PodView, View
+from wakeful.cluster.manifests import CONTROLLER_PORT
 
 PODS_PER_NODE = 50
-FIRST_POD = 20
-"""Last number of the first pod's address; lower ones are for controllers and gateways."""
+WAYS, FIRST_POD = 15, 20
+"""Last numbers of the first proxy's and the first pod's address; lower ones are for controllers and gateways."""
 POLL = 0.05
 PATIENCE = 20.0
 
@@ -55,10 +58,13 @@ class Cluster:
         """Addresses by name of a Service, for whoever runs here."""
         self.pod_env: dict[str, str] = {}
         """For each container of nodes that are started after it was set."""
+        self.gateways: list[GatewayParts] = []
+        self.proxies: list[Proxy] = []
         self.loads: list[Load] = []
         self._may_end: set[Path] = set()
         (directory / "claims").mkdir(parents=True)
         self.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        install(self)
         self.scheduler = Scheduler(Api(plane.url, TOKEN, plane.authority), namespace)
         self.scheduler.start()
 
@@ -99,6 +105,34 @@ class Cluster:
             self.nodes[name] = Node(self._node_name(name), self._kubelet(name, dict(labels or {})).start())
             self.scheduler.nodes.add(self._node_name(name))
         return self.nodes[name]
+
+    def controller(self, number: int = 0, *options: str, env: Mapping[str, str] | None = None) -> Controller:
+        """A controller that runs and, where it is the first, leads. `options` of `wakeful cluster controller`."""
+        controller = Controller(self, number, *options, env=env)
+        self.processes.append(controller.start())
+        self.until(lambda: controller.state.startswith(("leads", "follows")), what=f"{controller.name} leads, or follows")
+        return controller
+
+    def up(self, *manifests: Object, seconds: float = 40.0) -> GatewayParts:
+        """A controller, these Servers and Models, and a gateway: returns when all Models among them are ready."""
+        self.controller()
+        self.apply(*manifests)
+        gateway = self.gateway()
+        for name in [thing["metadata"]["name"] for thing in manifests if thing["kind"] == "Model"]:
+            self.until(lambda name=name: self.model(name).ready, seconds, f"the model {name} is ready")  # type: ignore[misc]  # of a default
+        return gateway
+
+    def gateway(self, number: int = 0, *, by: tuple[str, int] | None = None) -> GatewayParts:
+        """A gateway that takes requests. A controller must have led before. `by`: where it finds controllers, instead of their addresses."""
+        gateway = GatewayParts(self, number, by)
+        self.gateways.append(gateway)
+        return gateway
+
+    def slow_way(self) -> Proxy:
+        """A way to whichever controller leads, for gateways."""
+        targets = [(controller_address(self, number), CONTROLLER_PORT) for number in range(CONTROLLERS)]
+        self.proxies.append(Proxy(f"{self.network}.{WAYS + len(self.proxies)}", CONTROLLER_PORT, targets))
+        return self.proxies[-1]
 
     def load(
         self, http: str, models: Sequence[str], rate: float = 200.0, *, grpc: str | None = None, headers: dict[str, str] | None = None,
@@ -228,6 +262,10 @@ class Cluster:
         for load in self.loads:
             with suppress(BaseException):
                 load.stop()
+        for gateway in self.gateways:
+            gateway.stop()
+        for proxy in self.proxies:
+            proxy.close()
         for process in reversed(self.processes):
             process.kill()
         self.scheduler.stop()

@@ -4,8 +4,8 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import trustme
@@ -14,9 +14,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.cluster.control_plane.build import binaries
-from tests.cluster.ground.api import OFFLINE, Api, ApiError, Object
+from tests.cluster.ground.api import OFFLINE, Api, ApiError, Object, condition_of
 from tests.cluster.ground.metrics import Metrics
 from tests.cluster.ground.processes import Process
+from tests.daemon import wait_until
 
 TOKEN = "the-tests-own-token"
 NETWORKS = range(20, 250)
@@ -100,6 +101,18 @@ class ControlPlane:
         time.sleep(seconds_away)
         self.apiserver.start()
         self.apiserver.wait_until(self.ready, "the API server is ready again", START_SECONDS)
+
+    @contextmanager
+    def kinds(self, crds: Sequence[Object]) -> Iterator[None]:
+        """More kinds, for the time of a block."""
+        for crd in crds:
+            self.api.apply(crd)
+        try:
+            wait_until(lambda: all(condition_of(self.api.get(self.api.path_of(crd)), "Established")["status"] == "True" for crd in crds), "kinds are known")
+            yield
+        finally:
+            for crd in crds:
+                self.api.delete(self.api.path_of(crd))
 
     def kubeconfig(self, token: str, path: Path, namespace: str = "default") -> Path:
         """A file that kubectl and others find the API server by."""

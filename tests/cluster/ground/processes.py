@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from tests.daemon import freeze
 
@@ -33,10 +34,10 @@ class Process:
     def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         self.name = name
         self.log_path = log
-        self._command, self._env = (*LIFELINE, *command), dict(os.environ if env is None else env)
+        self._command, self._env = (*LIFELINE, *command), os.environ | (env or {})
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> "Process":
+    def start(self) -> Self:
         assert not self.running, f"{self.name} runs already"
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:

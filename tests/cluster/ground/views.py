@@ -2,12 +2,13 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tests.cluster.ground.api import Api, Object, condition_of
+from tests.cluster.ground.images import translated
 from tests.daemon import alive, frozen
 
 
@@ -49,6 +50,15 @@ class View:
         """The count that was decided, as `status.scaling` has it."""
         found: int | None = (self.status.get("scaling") or {}).get("target")
         return found
+
+    @property
+    def desired(self) -> int:
+        return int(self.status.get("desiredReplicas") or 0)
+
+    @property
+    def owner(self) -> str:
+        """Who decides the count: HPA, Scheduler or User."""
+        return str((self.status.get("scaling") or {}).get("owner", ""))
 
     @property
     def available(self) -> int:
@@ -98,6 +108,15 @@ class PodView(View):
         """As when the kernel ends a process: the kubelet starts the container again, and the pod stays."""
         os.kill(self.pid(container), number)
 
+    def run(self, *command: str, container: str = "wakeful", seconds: float = 60.0) -> str:
+        """`kubectl exec`: what the command prints; it must end well."""
+        pid = self.pid(container)
+        environment = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+        entered = ["nsenter", "--mount", f"--target={pid}", "--", "env", "-i", *filter(None, environment), *translated(command)]
+        done = subprocess.run(entered, capture_output=True, text=True, timeout=seconds, check=False)
+        assert done.returncode == 0, done
+        return done.stdout
+
     @contextmanager
     def frozen(self, container: str = "wakeful") -> Iterator[None]:
         """Its process stands still for the time of a block."""
@@ -122,8 +141,3 @@ class PodView(View):
         found: list[Path] = sorted(self._nodes.glob(f"*/{self.name}.{container}.{kind}"), key=lambda path: path.stat().st_mtime)
         assert found, f"container {container} of {self.name} was never started"
         return found[-1]
-
-
-def only(values: list[Any]) -> Any:
-    [value] = values
-    return value

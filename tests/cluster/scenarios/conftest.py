@@ -23,11 +23,18 @@ def control_plane() -> Iterator[ControlPlane]:
     if why := missing_tools():
         pytest.skip(why)
     try:
-        plane = ControlPlane(crds(("wakeful", "seldon")))
+        plane = ControlPlane(crds())
     except Missing as missing:
         pytest.skip(str(missing))
     yield plane
     plane.close()
+
+
+@pytest.fixture
+def seldon_kinds(control_plane: ControlPlane) -> Iterator[None]:
+    """Seldon's kinds, for one scenario: beside them a bare `server` means Seldon's to kubectl."""
+    with control_plane.kinds(crds(("seldon",))):
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

@@ -82,6 +82,7 @@ def test_an_unknown_key_is_refused_and_named(cluster: Cluster) -> None:
         assert f'unknown field "{field}"' in refusal.message, refusal
 
 
+@pytest.mark.usefixtures("seldon_kinds")
 def test_kubectl_says_it_too_and_shows_columns(cluster: Cluster) -> None:
     said = cluster.kubectl("apply", "-f", "-", good=False, stdin=TFSIMPLE.format(group="wakeful.dev").replace("minReplicas: 1", "minReplicas: 2"))
     assert "replicas is below minReplicas" in said

@@ -1,0 +1,114 @@
+"""The controller and the gateway of a scenario: real processes, with the rights and the certificate that an installation gives them."""
+
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.cluster.ground.api import Object
+from tests.cluster.ground.envoy import Envoy
+from tests.cluster.ground.processes import Process
+from wakeful.cluster.gateway.bootstrap import Address, Gateway
+from wakeful.cluster.install import install_objects
+from wakeful.cluster.manifests import CA, CONTROLLER, CONTROLLER_HTTP, CONTROLLER_PORT, Install
+
+if TYPE_CHECKING:
+    from tests.cluster.ground.cluster import Cluster
+
+FIRST_CONTROLLER, FIRST_GATEWAY = 2, 10
+"""Last numbers of their addresses."""
+CONTROLLERS = 3
+"""That there may be: each has an address from the beginning, so that agents and gateways know them all."""
+RIGHTS = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+IMAGE = "wakeful:test"
+LEASE_SECONDS = 5
+START_SECONDS = 30.0
+
+
+class Controller(Process):
+    """`wakeful cluster controller`, as the account that an installation gives it."""
+
+    def __init__(self, cluster: "Cluster", number: int, *options: str, env: Mapping[str, str] | None = None) -> None:
+        name = f"controller-{number}"
+        self.address = controller_address(cluster, number)
+        kubeconfig = cluster.plane.kubeconfig(_token(cluster), cluster.directory / f"{name}.kubeconfig", cluster.namespace)
+        command = [
+            sys.executable, "-m", "wakeful", "cluster", "controller", "--namespace", cluster.namespace, "--kubeconfig", str(kubeconfig),
+            "--host", self.address, "--image", IMAGE, "--lease-seconds", str(LEASE_SECONDS), *options,
+        ]
+        super().__init__(name, command, cluster.directory / f"{name}.log", {"POD_NAME": name, **(env or {})})
+
+    @property
+    def state(self) -> str:
+        """What its /readyz says; empty: nothing."""
+        try:
+            with urllib.request.urlopen(f"http://{self.address}:{CONTROLLER_HTTP}/readyz", timeout=2) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.read().decode()
+        except OSError:
+            return ""
+
+    @property
+    def leads(self) -> bool:
+        return self.state.startswith("leads")
+
+    def metric(self, name: str) -> float:
+        """A sample without labels of its /metrics; 0 where there is none."""
+        with urllib.request.urlopen(f"http://{self.address}:{CONTROLLER_HTTP}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} ")), 0.0)
+
+
+class GatewayParts:
+    """A real Envoy and the helper beside it."""
+
+    def __init__(self, cluster: "Cluster", number: int, by: tuple[str, int] | None) -> None:
+        self.address = f"{cluster.network}.{FIRST_GATEWAY + number}"
+        directory = cluster.directory / f"gateway-{number}"
+        directory.mkdir()
+        authority = cluster.until(lambda: cluster.view("ConfigMap", CA, "v1").object, START_SECONDS, "the controller has made a certificate")
+        ca = directory / "ca.crt"
+        ca.write_text(authority["data"]["ca.crt"])
+        controllers = [by] if by else [(controller_address(cluster, each), CONTROLLER_PORT) for each in range(CONTROLLERS)]
+        self.settings = Gateway(
+            node=f"gateway-{number}", controllers=tuple(Address(*each) for each in controllers),
+            listen=Address(self.address, 8080), admin=Address(self.address, 9901), stats=None, helper=Address(self.address, 8081),
+            helper_grpc=Address(self.address, 8082), ca=ca, controller_name=CONTROLLER,
+        )
+        self.helper = helper_process(self.settings, directory)
+        self.helper.start()
+        self.envoy = Envoy(directory, self.settings)
+
+    @property
+    def http(self) -> str:
+        return f"http://{self.address}:8080"
+
+    @property
+    def grpc(self) -> str:
+        return f"{self.address}:8080"
+
+    def stop(self) -> None:
+        self.envoy.stop()
+        self.helper.kill()
+
+
+def controller_address(cluster: "Cluster", number: int) -> str:
+    return f"{cluster.network}.{FIRST_CONTROLLER + number}"
+
+
+def install(cluster: "Cluster") -> None:
+    """The accounts and rights of an installation, and what its Services are called in DNS."""
+    wanted = Install(namespace=cluster.namespace, image=IMAGE)
+    cluster.apply(*(thing for thing in install_objects(wanted) if thing["kind"] in RIGHTS))
+    cluster.hosts[CONTROLLER] = [controller_address(cluster, number) for number in range(CONTROLLERS)]
+
+
+def _token(cluster: "Cluster") -> str:
+    path = cluster.api.path("v1", "ServiceAccount", cluster.namespace, CONTROLLER, "token")
+    asked: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    token: str = cluster.api.call("POST", path, asked)["status"]["token"]
+    return token

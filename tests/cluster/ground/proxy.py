@@ -1,0 +1,75 @@
+"""A way between two of the parts that may be slow, or cut: bytes are passed on as they are, so TLS goes through."""
+
+import asyncio
+import threading
+import time
+from contextlib import suppress
+
+CHUNK = 1 << 16
+
+
+class Proxy:
+    """Listens on an address, and passes on to the first of `targets` that takes the connection. `delay`: seconds that what clients send takes."""
+
+    def __init__(self, host: str, port: int, targets: list[tuple[str, int]], *, delay: float = 0.0) -> None:
+        self.address = (host, port)
+        self.delay = delay
+        self._targets = targets
+        self._ready = threading.Event()
+        self._open: set[asyncio.StreamWriter] = set()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="proxy", daemon=True)
+        self._thread.start()
+        assert self._ready.wait(10)
+
+    def cut(self) -> None:
+        """All connections that there are now; new ones are taken."""
+        self._loop.call_soon_threadsafe(lambda: [writer.transport.abort() for writer in self._open])
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join(10)
+
+    async def _run(self) -> None:
+        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._serve, *self.address)
+        self._ready.set()
+        await self._ended.wait()
+        server.close()
+        for writer in list(self._open):
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
+        try:
+            for host, port in self._targets:
+                with suppress(OSError):
+                    theirs, ours = await asyncio.open_connection(host, port)
+                    self._open.add(ours)
+                    await asyncio.gather(self._pass(reader, ours, slow=True), self._pass(theirs, writer, slow=False))
+                    self._open.discard(ours)
+                    return
+        finally:
+            self._open.discard(writer)
+            writer.close()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, slow: bool) -> None:
+        """A delay keeps the order, and takes no speed: what is read is sent when its time has come."""
+        queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        sending = asyncio.create_task(_send(queue, writer))
+        with suppress(OSError):
+            while data := await reader.read(CHUNK):
+                queue.put_nowait((time.monotonic() + (self.delay if slow else 0.0), data))
+        queue.put_nowait((time.monotonic(), b""))
+        await sending
+
+
+async def _send(queue: "asyncio.Queue[tuple[float, bytes]]", writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while True:
+            due, data = await queue.get()
+            await asyncio.sleep(max(due - time.monotonic(), 0.0))
+            if not data:
+                break
+            writer.write(data)
+            await writer.drain()
+    writer.close()
