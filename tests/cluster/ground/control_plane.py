@@ -108,7 +108,8 @@ class ControlPlane:
         for crd in crds:
             self.api.apply(crd)
         try:
-            wait_until(lambda: all(condition_of(self.api.get(self.api.path_of(crd)), "Established")["status"] == "True" for crd in crds), "kinds are known")
+            paths = [self.api.path_of(crd) for crd in crds]
+            wait_until(lambda: all(condition_of(self.api.get(path), "Established")["status"] == "True" for path in paths), "the kinds are known")
             yield
         finally:
             for crd in crds:

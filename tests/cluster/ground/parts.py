@@ -4,7 +4,6 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.cluster.ground.api import Object
@@ -64,7 +63,7 @@ class Controller(Process):
 
 
 class GatewayParts:
-    """A real Envoy and the helper beside it."""
+    """A real Envoy."""
 
     def __init__(self, cluster: "Cluster", number: int, by: tuple[str, int] | None) -> None:
         self.address = f"{cluster.network}.{FIRST_GATEWAY + number}"
@@ -79,8 +78,6 @@ class GatewayParts:
             listen=Address(self.address, 8080), admin=Address(self.address, 9901), stats=None, helper=Address(self.address, 8081),
             helper_grpc=Address(self.address, 8082), ca=ca, controller_name=CONTROLLER,
         )
-        self.helper = helper_process(self.settings, directory)
-        self.helper.start()
         self.envoy = Envoy(directory, self.settings)
 
     @property
@@ -93,7 +90,6 @@ class GatewayParts:
 
     def stop(self) -> None:
         self.envoy.stop()
-        self.helper.kill()
 
 
 def controller_address(cluster: "Cluster", number: int) -> str:

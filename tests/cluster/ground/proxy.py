@@ -23,7 +23,7 @@ class Proxy:
 
     def cut(self) -> None:
         """All connections that there are now; new ones are taken."""
-        self._loop.call_soon_threadsafe(lambda: [writer.transport.abort() for writer in self._open])
+        self._loop.call_soon_threadsafe(self._abort)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)
@@ -35,7 +35,10 @@ class Proxy:
         self._ready.set()
         await self._ended.wait()
         server.close()
-        for writer in list(self._open):
+        self._abort()
+
+    def _abort(self) -> None:
+        for writer in self._open:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -10,7 +10,8 @@ LOADS = {"quick": 0.2, "middling": 1.0, "slow": 2.0}
 
 def test_replicas_are_added_under_load(cluster: Cluster) -> None:
     gateway = cluster.up(
-        server("triton", replicas=5), *(model(name, models.slow_to_load(cluster.directory, name, seconds), replicas=1) for name, seconds in LOADS.items()),
+        server("triton", replicas=5),
+        *(model(name, models.slow_to_load(cluster.directory, name, seconds), replicas=1) for name, seconds in LOADS.items()),
     )
     with cluster.load(gateway.http, list(LOADS), 150, grpc=gateway.grpc) as load:
         for name in LOADS:
