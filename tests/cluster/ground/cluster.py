@@ -17,12 +17,12 @@ from tests.cluster.ground.control_plane import TOKEN, ControlPlane
 from tests.cluster.ground.kubelet import Settings
 from tests.cluster.ground.load import Load
 from tests.cluster.ground.metrics import Usage
-from tests.cluster.ground.parts import CONTROLLERS, Controller, GatewayParts, controller_address, install
+from tests.cluster.ground.parts import CONTROLLERS, Controller, GatewayParts, controller_address
 from tests.cluster.ground.processes import Process, tail_of
 from tests.cluster.ground.proxy import Proxy
 from tests.cluster.ground.scheduler import Scheduler
 from tests.cluster.ground.views import PodView, View
-from wakeful.cluster.manifests import CONTROLLER_PORT
+from wakeful.cluster.manifests import CONTROLLER, CONTROLLER_PORT
 
 PODS_PER_NODE = 50
 WAYS, FIRST_POD = 15, 20
@@ -64,7 +64,7 @@ class Cluster:
         self._may_end: set[Path] = set()
         (directory / "claims").mkdir(parents=True)
         self.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-        install(self)
+        self.hosts[CONTROLLER] = [controller_address(self, number) for number in range(CONTROLLERS)]
         self.scheduler = Scheduler(Api(plane.url, TOKEN, plane.authority), namespace)
         self.scheduler.start()
 
@@ -136,9 +136,10 @@ class Cluster:
 
     def load(
         self, http: str, models: Sequence[str], rate: float = 200.0, *, grpc: str | None = None, headers: dict[str, str] | None = None,
+        named: bool = True,
     ) -> Load:
-        """Checked load (`load.py`) on an address, already running. With `grpc`, HTTP and gRPC in turn."""
-        load = Load(http, models, rate, grpc_address=grpc, wires=("http", "grpc") if grpc else ("http",), headers=headers).start()
+        """Checked load (`load.py`) on an address, for the time of a `with` block. With `grpc`, HTTP and gRPC in turn; `named`: in its metadata."""
+        load = Load(http, models, rate, grpc_address=grpc, wires=("http", "grpc") if grpc else ("http",), headers=headers, named=named)
         self.loads.append(load)
         return load
 

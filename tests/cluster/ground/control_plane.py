@@ -112,8 +112,10 @@ class ControlPlane:
             wait_until(lambda: all(condition_of(self.api.get(path), "Established")["status"] == "True" for path in paths), "the kinds are known")
             yield
         finally:
-            for crd in crds:
-                self.api.delete(self.api.path_of(crd))
+            paths = [self.api.path_of(crd) for crd in crds]
+            for path in paths:
+                self.api.delete(path)
+            wait_until(lambda: not any(self.api.get(path) for path in paths), "the kinds are gone")
 
     def kubeconfig(self, token: str, path: Path, namespace: str = "default") -> Path:
         """A file that kubectl and others find the API server by."""

@@ -20,6 +20,7 @@ from tests.cluster.ground.models import factor_of
 
 TIMEOUT = 60.0
 """Seconds until an answer that does not come is counted as lost."""
+HEADER = "wakeful-model"
 METHOD = "/inference.GRPCInferenceService/ModelInfer"
 OK = "ok"
 
@@ -39,11 +40,13 @@ class Load:
 
     def __init__(
         self, http: str, models: Sequence[str], rate: float, *, grpc_address: str | None = None, wires: Sequence[str] = ("http",),
-        headers: dict[str, str] | None = None,
+        headers: dict[str, str] | None = None, named: bool = True,
     ) -> None:
+        """`named`: calls of gRPC name the model in their metadata, so that Envoy need not ask its helper."""
         assert "grpc" not in wires or grpc_address, "an address is needed for gRPC"
         self._http, self._grpc, self._models, self._rate, self._wires = http, grpc_address, models, rate, wires
         self._headers = headers or {}
+        self._named = named
         self.answers: list[Answer] = []
         """Grows while it runs."""
         self.sent = 0
@@ -156,7 +159,7 @@ class Load:
         )
         call = channel.unary_unary(METHOD, service_pb2.ModelInferRequest.SerializeToString, service_pb2.ModelInferResponse.FromString)
         try:
-            answer = await call(request, timeout=TIMEOUT)
+            answer = await call(request, timeout=TIMEOUT, metadata=((HEADER, model),) if self._named else ())
         except grpc.aio.AioRpcError as error:
             raise _Refused(f"{error.code().name} {error.details()[:200]}") from None
         if answer.model_name != model:

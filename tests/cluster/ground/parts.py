@@ -31,6 +31,7 @@ class Controller(Process):
 
     def __init__(self, cluster: "Cluster", number: int, *options: str, env: Mapping[str, str] | None = None) -> None:
         name = f"controller-{number}"
+        install(cluster, *options)
         self.address = controller_address(cluster, number)
         kubeconfig = cluster.plane.kubeconfig(_token(cluster), cluster.directory / f"{name}.kubeconfig", cluster.namespace)
         command = [
@@ -96,11 +97,10 @@ def controller_address(cluster: "Cluster", number: int) -> str:
     return f"{cluster.network}.{FIRST_CONTROLLER + number}"
 
 
-def install(cluster: "Cluster") -> None:
-    """The accounts and rights of an installation, and what its Services are called in DNS."""
-    wanted = Install(namespace=cluster.namespace, image=IMAGE)
+def install(cluster: "Cluster", *options: str) -> None:
+    """The accounts and rights of an installation whose controller has these options."""
+    wanted = Install(namespace=cluster.namespace, image=IMAGE, seldon="--seldon" in options, storage_secrets="--storage-secrets" in options)
     cluster.apply(*(thing for thing in install_objects(wanted) if thing["kind"] in RIGHTS))
-    cluster.hosts[CONTROLLER] = [controller_address(cluster, number) for number in range(CONTROLLERS)]
 
 
 def _token(cluster: "Cluster") -> str:
