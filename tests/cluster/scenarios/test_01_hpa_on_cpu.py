@@ -33,6 +33,7 @@ def test_a_server_follows_an_hpa_on_cpu(cluster: Cluster) -> None:
 
 def test_the_newer_spelling_makes_the_same_autoscaler(cluster: Cluster) -> None:
     cluster.apply(server("triton"))
-    old, new = (yaml.safe_load(cluster.kubectl(*COMMAND, option, "--dry-run=server", "--output=yaml")) for option in ("--cpu-percent=50", "--cpu=50%"))
+    dry = ("--dry-run=server", "--output=yaml")
+    old, new = (yaml.safe_load(cluster.kubectl(*COMMAND, option, *dry)) for option in ("--cpu-percent=50", "--cpu=50%"))
     assert new["spec"] == old["spec"]
     assert new["spec"]["scaleTargetRef"] == {"apiVersion": "wakeful.dev/v1alpha1", "kind": "Server", "name": "triton"}
