@@ -8,6 +8,7 @@ VERBS = {
     "controller": Entry("wakeful.cli.cluster_controller", "decide which server replica has which Model, and see to it"),
     "crds": Entry("wakeful.cli.cluster_crds", "print the kinds Model and Server, for kubectl apply"),
     "manifests": Entry("wakeful.cli.cluster_manifests", "print what an installation is made of, and a host's file as a Server and Models"),
+    "drain": Entry("wakeful.cli.cluster_drain", "hold this pod until its models are elsewhere; its PreStop hook"),
     "gateway": Entry("wakeful.cli.cluster_gateway", "start the helper beside a gateway's Envoy"),
     "bootstrap": Entry("wakeful.cli.cluster_bootstrap", "print the file that a gateway's Envoy is started with"),
     "convert": Entry("wakeful.cli.cluster_convert", "print manifests of Seldon's as ours"),

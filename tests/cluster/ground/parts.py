@@ -6,11 +6,12 @@ import urllib.request
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tests.brokers import free_port
 from tests.cluster.ground.api import Object
 from tests.cluster.ground.envoy import Envoy
 from tests.cluster.ground.processes import Process
-from wakeful.cluster.gateway.bootstrap import Address, Gateway
-from wakeful.cluster.install import install_objects
+from wakeful.cluster.gateway.bootstrap import LOOPBACK, Address, Gateway
+from wakeful.cluster.install import GATEWAY_PORT, install_objects
 from wakeful.cluster.manifests import CA, CONTROLLER, CONTROLLER_HTTP, CONTROLLER_PORT, Install
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Controller(Process):
 
 
 class GatewayParts:
-    """A real Envoy."""
+    """A real Envoy, and the helper beside it."""
 
     def __init__(self, cluster: "Cluster", number: int, by: tuple[str, int] | None) -> None:
         self.address = f"{cluster.network}.{FIRST_GATEWAY + number}"
@@ -76,21 +77,32 @@ class GatewayParts:
         controllers = [by] if by else [(controller_address(cluster, each), CONTROLLER_PORT) for each in range(CONTROLLERS)]
         self.settings = Gateway(
             node=f"gateway-{number}", controllers=tuple(Address(*each) for each in controllers),
-            listen=Address(self.address, 8080), admin=Address(self.address, 9901), stats=None, helper=Address(self.address, 8081),
-            helper_grpc=Address(self.address, 8082), ca=ca, controller_name=CONTROLLER,
+            listen=Address(self.address, GATEWAY_PORT), admin=Address(LOOPBACK, 0), stats=None, helper=Address(LOOPBACK, free_port()),
+            helper_grpc=Address(LOOPBACK, free_port()), ca=ca, controller_name=CONTROLLER,
         )
+        self.helper = Process(f"helper-{number}", self._command(), directory / "helper.log").start()
+        self.helper.wait_until(lambda: " ready " in self.helper.log, "the helper is ready")
         self.envoy = Envoy(directory, self.settings)
 
     @property
     def http(self) -> str:
-        return f"http://{self.address}:8080"
+        return f"http://{self.address}:{GATEWAY_PORT}"
 
     @property
     def grpc(self) -> str:
-        return f"{self.address}:8080"
+        return f"{self.address}:{GATEWAY_PORT}"
 
     def stop(self) -> None:
         self.envoy.stop()
+        self.helper.kill()
+
+    def _command(self) -> list[str]:
+        one = self.settings
+        return [
+            sys.executable, "-m", "wakeful", "cluster", "gateway", "--controllers", ",".join(f"{each.host}:{each.port}" for each in one.controllers),
+            "--ca-file", str(one.ca), "--controller-name", CONTROLLER, "--name", one.node, "--host", one.listen.host,
+            "--port", str(one.listen.port), "--helper-port", str(one.helper.port), "--helper-grpc-port", str(one.helper_grpc.port),
+        ]
 
 
 def controller_address(cluster: "Cluster", number: int) -> str:

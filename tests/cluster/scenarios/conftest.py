@@ -30,9 +30,9 @@ def control_plane() -> Iterator[ControlPlane]:
     plane.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def seldon_kinds(control_plane: ControlPlane) -> Iterator[None]:
-    """Seldon's kinds, for one scenario: beside them a bare `server` means Seldon's to kubectl."""
+    """Seldon's kinds, for the scenarios of a file: beside them a bare `server` means Seldon's to kubectl."""
     with control_plane.kinds(crds(("seldon",))):
         yield
 

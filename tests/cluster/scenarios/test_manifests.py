@@ -33,6 +33,8 @@ from wakeful.cluster.planning.world import (
     World,
 )
 
+pytestmark = pytest.mark.usefixtures("seldon_kinds")
+
 SEED = """\
 # samples/models/tfsimple_scaling.yaml
 apiVersion: mlops.seldon.io/v1alpha1

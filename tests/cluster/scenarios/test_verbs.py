@@ -4,8 +4,12 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.cluster.ground.cluster import Cluster
 from tests.cluster.ground.control_plane import TOKEN
+
+pytestmark = pytest.mark.usefixtures("seldon_kinds")
 
 MODEL = """
 apiVersion: {group}/v1alpha1
