@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.clock import Clock
 from wakeful.cluster.planning.counts import clamp, floor_of
-from wakeful.cluster.planning.scaling import ModelLoad, Room, blocked_text, is_calm, load_of, model_effects, scale_model
+from wakeful.cluster.planning.scaling import ModelLoad, Room, blocked_text, is_calm, limits_in, load_of, model_effects, scale_model
 from wakeful.cluster.planning.world import (
     Agent,
     Bounds,
@@ -24,6 +24,8 @@ from wakeful.cluster.planning.world import (
     Replica,
     ScaleLimits,
     Scaling,
+    ServerEntry,
+    ServerSpec,
     SetTarget,
     State,
     Step,
@@ -292,6 +294,16 @@ def test_the_load_is_summed_over_the_replicas_that_serve() -> None:
     assert load_of(seen, entry)[3:9] == (1, 0, 0, 0, "1 Loading", 0.0)
 
 
+def test_the_figures_are_those_of_where_it_lives() -> None:
+    seen = world(None, Use())
+    entry = seen.models["resnet"]
+    assert limits_in(seen, entry) == ScaleLimits(up_cooldown=30.0)
+    seen.servers["triton"] = ServerEntry(ServerSpec("triton", model_autoscaling={"up_cooldown": 20.0, "lag_threshold": 7.0}))
+    assert limits_in(seen, entry) == ScaleLimits(up_cooldown=20.0, lag_threshold=7.0)
+    entry.placements.clear()
+    assert limits_in(seen, entry) == ScaleLimits()
+
+
 def apply(seen: World, effects: list[Any]) -> None:
     """As the loop does with what concerns one model."""
     entry = seen.models["resnet"]
@@ -339,4 +351,5 @@ def test_the_same_world_twice_says_nothing_more() -> None:
 
 def test_blocked_is_told_by_server_and_cause() -> None:
     assert blocked_text({"b": {"memory": 1}, "a": {"requirements": 2}}) == "requirements on 2 replicas of a, memory on 1 replica of b"
+    assert blocked_text({"a": {"no replica": 1}}) == "no replica a"
     assert blocked_text({}) == "no server replica that could take it"

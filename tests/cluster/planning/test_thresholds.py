@@ -16,7 +16,7 @@ def test_every_key_changes_a_limit() -> None:
     for name, key in KEYS.items():
         found, errors = read_thresholds({name: 77}, "spec.autoscaling")
         assert not errors
-        assert limits_of(found, {}, []) != ScaleLimits(), key
+        assert limits_of(found, {}, {}) != ScaleLimits(), key
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def test_what_cannot_be_meant_is_told_and_left_out(section: dict[str, object], e
 
 
 def test_model_over_server_over_agent_over_default() -> None:
-    agents = [{"lag_threshold": 7.0, "inactive": 70.0, "period": 20.0}, {"lag_threshold": 8.0}]
-    assert limits_of({}, {}, []) == ScaleLimits()
-    assert limits_of({}, {}, agents) == ScaleLimits(lag_threshold=7.0, inactive=70.0, period=20.0)
-    assert limits_of({}, {"lag_threshold": 5.0}, agents) == ScaleLimits(lag_threshold=5.0, inactive=70.0, period=20.0)
-    assert limits_of({"lag_threshold": 3.0}, {"lag_threshold": 5.0}, agents).lag_threshold == 3.0
+    agent = {"lag_threshold": 7.0, "inactive": 70.0, "period": 20.0}
+    assert limits_of({}, {}, {}) == ScaleLimits()
+    assert limits_of({}, {}, agent) == ScaleLimits(lag_threshold=7.0, inactive=70.0, period=20.0)
+    assert limits_of({}, {"lag_threshold": 5.0}, agent) == ScaleLimits(lag_threshold=5.0, inactive=70.0, period=20.0)
+    assert limits_of({"lag_threshold": 3.0}, {"lag_threshold": 5.0}, agent).lag_threshold == 3.0
 
 
 def test_an_agent_of_a_later_version_may_say_more() -> None:
-    assert limits_of({}, {}, [{"mood": 1.0}]) == ScaleLimits()
+    assert limits_of({}, {}, {"mood": 1.0}) == ScaleLimits()

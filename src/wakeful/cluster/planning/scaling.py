@@ -19,7 +19,6 @@ from wakeful.cluster.planning.world import (
     ModelEntry,
     Note,
     Owner,
-    Replica,
     ScaleLimits,
     Scaling,
     SetTarget,
@@ -30,6 +29,7 @@ from wakeful.cluster.planning.world import (
 
 AIM = 0.6
 """Share of the threshold that the lag on each replica should have after a step up."""
+NOTHING: Mapping[str, float] = {}
 CALM = 0.4
 """Share of the threshold up to which the remaining replicas may have lag after a step down."""
 
@@ -130,49 +130,63 @@ def model_effects(world: World, name: str, now: float, room: Callable[[int], Roo
 
 
 def limits_in(world: World, entry: ModelEntry) -> ScaleLimits:
-    """The figures of a model where it lives."""
-    replicas = [world.replicas[uid] for uid in entry.placements if uid in world.replicas]
-    server = world.servers.get(replicas[0].server if replicas else entry.spec.server or "")
-    agents = (replica.agent.limits for replica in replicas if replica.agent is not None)
-    return limits_of(entry.spec.autoscaling, server.spec.model_autoscaling if server else {}, agents)
+    """The figures of a model where it lives. If its agents differ (a Server in the middle of a rollout), the first one's variables count."""
+    home, said = entry.spec.server, NOTHING
+    for uid in entry.placements:
+        replica = world.replicas.get(uid)
+        if replica is not None:
+            home = replica.server
+            if replica.agent is not None:
+                said = replica.agent.limits
+                break
+    server = world.servers.get(home) if home is not None else None
+    return limits_of(entry.spec.autoscaling, server.spec.model_autoscaling if server is not None else NOTHING, said)
 
 
 def load_of(world: World, entry: ModelEntry) -> ModelLoad:
     """Sums over the replicas that serve."""
-    name, bounds = entry.spec.name, entry.spec.bounds
-    serving: list[Replica] = []
+    name, scaling = entry.spec.name, entry.scaling
+    routed, heard, lag, busy, last_used = 0, 0, 0.0, 0.0, 0.0
     under_way: dict[State, int] = {}
     for uid, placement in entry.placements.items():
+        if placement.state is not State.ROUTED:
+            if placement.state is not State.FAILED:
+                under_way[placement.state] = under_way.get(placement.state, 0) + 1
+            continue
         replica = world.replicas.get(uid)
-        if placement.state is State.ROUTED:
-            if replica is not None and not replica.lost:
-                serving.append(replica)
-        elif placement.state is not State.FAILED:
-            under_way[placement.state] = under_way.get(placement.state, 0) + 1
-    agents = [replica.agent for replica in serving if replica.agent is not None]
-    uses = [agent.use[name] for agent in agents if name in agent.use]
-    scaling = entry.scaling
+        if replica is None or replica.lost:
+            continue
+        routed += 1
+        if replica.agent is not None:
+            heard += 1
+            use = replica.agent.use.get(name)
+            if use is not None:
+                lag, busy, last_used = lag + use.lag, busy + use.busy, max(last_used, use.last_used)
     return ModelLoad(
-        bounds,
-        entry.hpa,
-        scaling.target if scaling is not None else effective_target(bounds, None, entry.hpa),
-        len(serving),
-        len(agents),
-        sum(use.lag for use in uses),
-        sum(use.busy for use in uses),
-        ", ".join(f"{count} {state.value}" for state, count in under_way.items()),
-        max((use.last_used for use in uses), default=0.0),
-        scaling.last_step_time if scaling is not None else 0.0,
-        entry.changed,
-        entry.calm_since,
-        entry.wanted_until,
+        bounds=entry.spec.bounds,
+        hpa=entry.hpa,
+        target=scaling.target if scaling is not None else effective_target(entry.spec.bounds, None, entry.hpa),
+        routed=routed,
+        heard=heard,
+        lag=lag,
+        busy=busy,
+        moving=", ".join(f"{count} {state.value}" for state, count in under_way.items()) if under_way else "",
+        last_used=last_used,
+        last_step_time=scaling.last_step_time if scaling is not None else 0.0,
+        changed=entry.changed,
+        calm_since=entry.calm_since,
+        wanted_until=entry.wanted_until,
     )
 
 
 def blocked_text(blocked: Mapping[str, Mapping[str, int]]) -> str:
-    """For people: "memory on 2 replicas of triton"."""
-    parts = ((server, cause, count) for server, causes in sorted(blocked.items()) for cause, count in sorted(causes.items()))
-    return ", ".join(f"{cause} on {_replicas(count)} of {server}" for server, cause, count in parts) or "no server replica that could take it"
+    """For people: "memory on 2 replicas of triton"; a Server that has none at all says so."""
+    parts = [
+        f"{cause} {server}" if cause.startswith("no ") else f"{cause} on {_replicas(count)} of {server}"
+        for server, causes in sorted(blocked.items())
+        for cause, count in sorted(causes.items())
+    ]
+    return ", ".join(parts) or "no server replica that could take it"
 
 
 def _stepped(load: ModelLoad, step: Step, now: float) -> Scaling:

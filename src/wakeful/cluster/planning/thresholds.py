@@ -3,7 +3,7 @@
 Order: the Model's `spec.autoscaling`, its Server's `spec.modelAutoscaling`, the variables of its agents (the seed's names among them), our defaults.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ KEYS = {
     "busyPercent": _Key("busy", 0.01, 10, 95),
     "holdSeconds": _Key("hold", 1.0, 0, 600),
 }
+DEFAULTS = ScaleLimits()
 _FIELDS = frozenset(f.name for f in fields(ScaleLimits))
 
 
@@ -51,11 +52,12 @@ def read_thresholds(section: Mapping[str, Any], where: str) -> tuple[dict[str, f
     return found, tuple(errors)
 
 
-def limits_of(model: Mapping[str, float], server: Mapping[str, float], agents: Iterable[Mapping[str, float]]) -> ScaleLimits:
-    """The figures that hold for a model. If its agents differ (a Server in the middle of a rollout), the first one's variables count.
+def limits_of(model: Mapping[str, float], server: Mapping[str, float], agent: Mapping[str, float]) -> ScaleLimits:
+    """The figures that hold for a model.
 
     The period is the agents' own alone: it is how often they speak.
     """
-    first: Mapping[str, float] = next(iter(agents), {})
-    known = {name: value for name, value in first.items() if name in _FIELDS}
+    if not (model or server or agent):
+        return DEFAULTS  # of nearly all, and asked for each of them in each period
+    known = {name: value for name, value in agent.items() if name in _FIELDS}
     return ScaleLimits(**{**known, **server, **model})
