@@ -114,7 +114,7 @@ def _thresholds(model: Manifest, servers: Sequence[Manifest]) -> str:
     server = next((one for one in servers if name_of(one) == home), {})
     own, _ = read_thresholds(model["spec"].get("autoscaling", {}), "")
     shared, _ = read_thresholds(server.get("spec", {}).get("modelAutoscaling", {}), "")
-    figures = asdict(limits_of(own, shared, ()))
+    figures = asdict(limits_of(own, shared, {}))
     return ", ".join(f"{name} {figures[key.field] / key.unit:g}" for name, key in KEYS.items())
 
 
