@@ -71,6 +71,7 @@ def test_a_leader_that_goes_in_the_middle_is_followed_by_the_next() -> None:
 
 @pytest.mark.parametrize(("told", "kind", "text"), [
     (WakeTold("unknown", near=["cat", "cats"]), NotFound, "no model is called 'm'; did you mean cat, cats?"),
+    (WakeTold("unknown", "there is no model m", ["cat"]), NotFound, "there is no model m; did you mean cat?"),
     (WakeTold("unknown"), NotFound, "no model is called 'm'"),
     (WakeTold("off"), Unavailable, "model m is switched off: it has 0 replicas and no bounds"),
     (WakeTold("failed", "r2 failed on triton-0: bad file"), Unavailable, "r2 failed on triton-0: bad file"),

@@ -55,6 +55,8 @@ class Controller:
     def __init__(self, routes: Mapping[str, tuple[Endpoint, ...]] | None = None, *, port: int = 0, opened: bool = True) -> None:
         self.notes: list[Note] = []
         self.port = port
+        self.changes = 0
+        """How often the routing has changed."""
         self.planner = Planner()
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main(routes or {}, opened)), daemon=True)
@@ -113,7 +115,7 @@ class Controller:
 
     async def _main(self, routes: Mapping[str, tuple[Endpoint, ...]], opened: bool) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
-        self.discovery = Discovery(lambda models: None, self.notes.append, monotonic)
+        self.discovery = Discovery(self._changed, self.notes.append, monotonic)
         self.discovery.set_routes(routes)
         if opened:
             self.discovery.open({})
@@ -127,6 +129,9 @@ class Controller:
         await self._ended.wait()
         ticking.cancel()
         await server.stop(0)
+
+    def _changed(self, models: frozenset[str]) -> None:
+        self.changes += 1
 
 
 async def _anybody(hello: Hello) -> str:

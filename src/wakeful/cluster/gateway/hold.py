@@ -144,7 +144,7 @@ def refusal(model: str, told: WakeTold) -> WakefulError:
     """What an answer that is final means for a caller."""
     if told.state == "unknown":
         near = f"; did you mean {', '.join(told.near)}?" if told.near else ""
-        return NotFound(told.message or f"no model is called {model!r}{near}")
+        return NotFound((told.message or f"no model is called {model!r}") + near)
     if told.state == "off":
         return Unavailable(told.message or f"model {model} is switched off: it has 0 replicas and no bounds", retry_after=LATER)
     return Unavailable(told.message or f"model {model} cannot be loaded", retry_after=LATER)
