@@ -101,6 +101,7 @@ class Lease:
         self._view: LeaseView | None = None
         self._version = ""
         self._record: tuple[Any, ...] = ()
+        self._failing = False
 
     @property
     def held(self) -> bool:
@@ -147,7 +148,7 @@ class Lease:
         except Refusal as error:
             if error.code == CONFLICT:
                 return None  # somebody was faster; the next look tells who
-            self._say(f"the Lease {NAME}: {error}")
+            self._failed(error)
             if error.code == NOT_FOUND and self._view is not None:
                 self._view = self._view._replace(holder="")  # somebody has deleted it, and whoever asks next gets it
             step = lease_step(self._view, self._me, self._now(), self._cfg)
@@ -156,6 +157,12 @@ class Lease:
             assert self._view is not None
             self._view = self._view._replace(renewed=None, seen=self._now())
         return None
+
+    def _failed(self, error: Refusal) -> None:
+        """Said once in a row: it is tried again every few seconds."""
+        if not self._failing:
+            self._say(f"the Lease {NAME}: {error}; trying again")
+        self._failing = True
 
     async def _look(self) -> None:
         if self._view is not None and self._view.renewed is not None:
@@ -167,6 +174,7 @@ class Lease:
             self._take(found)
 
     def _take(self, found: Manifest, renewed: float | None = None) -> None:
+        self._failing = False
         spec = found.get("spec") or {}
         record = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
         seen = self._view.seen if self._view is not None and record == self._record else self._now()
