@@ -11,9 +11,9 @@ from wakeful.cluster.controller.api import MODEL, POD, SERVER, UNREACHED, Kind, 
 from wakeful.cluster.controller.figures import Figures
 from wakeful.cluster.controller.intake import Intake
 from wakeful.cluster.controller.loop import Loop, Outlets
-from wakeful.cluster.controller.telling import Telling
+from wakeful.cluster.controller.telling import Neighbours, Telling
 from wakeful.cluster.controller.wakes import Wakes
-from wakeful.cluster.controller.writer import Queue, Writer
+from wakeful.cluster.controller.writer import Key, Queue, Writer
 from wakeful.cluster.dialects import DIALECTS
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.status import Observed
@@ -39,7 +39,7 @@ class Api:
         return {"metadata": {"resourceVersion": str(next(self._versions))}}
 
 
-class Neighbours:
+class Others:
     """Agents, Envoys and workloads in one: what they were told last. Every gateway acknowledges at once what it is told."""
 
     def __init__(self) -> None:
@@ -87,14 +87,15 @@ class Stage:
     """A leader's loop, and verbs to play the world to it."""
 
     def __init__(self) -> None:
-        self.clock, self.api, self.others, self.listing = Clock(START), Api(), Neighbours(), Listing()
+        self.clock, self.api, self.others, self.listing = Clock(START), Api(), Others(), Listing()
         self.world = World()
-        self.writer = Writer(self.api, lambda: True, lambda text: None, Queue(spacing=0.0, rate=1e6))
+        self.writer = Writer(self.api, self._status, lambda: True, lambda text: None, Queue(spacing=0.0, rate=1e6))
         self.intake = Intake(self.world, [DIALECTS["wakeful"]], self.writer, self.clock)
         self.others.acknowledged = self.intake.touch
         self.wakes = Wakes(self.world, self.intake.woken)
-        telling = Telling(self.world, self.intake.kinds, self.others, self.others, self.writer, self.others)
-        outlets = Outlets(self.others, self.others, self.writer, self.others, self.others.notes.append, telling, self.wakes)
+        neighbours = Neighbours(self.others, self.others, self.others, self.others)
+        self.telling = Telling(self.world, self.intake.kinds, self.writer, neighbours, self.clock)
+        outlets = Outlets(self.others, self.others, self.writer, self.others, self.others.notes.append, self.telling, self.wakes)
         self.loop = Loop(self.world, self.intake, outlets, Limits(gateway_silence=0.0), Figures(Log()), self.clock)
         self._versions = itertools.count(1)
 
@@ -127,6 +128,9 @@ class Stage:
 
     def state(self, model: str) -> str | None:
         return self.api.statuses.get(model, {}).get("state")
+
+    def _status(self, key: Key) -> dict[str, Any] | None:
+        return self.telling.status(key)
 
     def _seen(self, kind: Kind, name: str, spec: Mapping[str, Any], status: Mapping[str, Any] | None = None) -> None:
         meta = {"name": name, "uid": f"uid-{name}", "generation": next(self._versions), "resourceVersion": str(next(self._versions))}

@@ -4,6 +4,7 @@ So the world changes at one place in the loop and nowhere else, whatever the loo
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any
 from wakeful.clock import Clock
 from wakeful.cluster.controller import observing
 from wakeful.cluster.controller.api import AUTOSCALER, POD, STATEFUL_SET, Kind, Manifest
-from wakeful.cluster.controller.writer import Writer
+from wakeful.cluster.controller.writer import Key, Writer
 from wakeful.cluster.dialects import Reader
 from wakeful.cluster.planning.kept import restore_model, restore_server
 from wakeful.cluster.planning.plan import affected
@@ -139,7 +140,7 @@ class Intake:
             self._autoscaler(name, None)
 
     def _deleted(self, kind: Kind, name: str) -> None:
-        self._writer.forget(kind, name)
+        self._writer.forget(Key(kind, name))
         if self.kinds.get((kind.kind, name)) != kind:
             return  # the one of the other group has the name
         del self.kinds[kind.kind, name]
@@ -157,13 +158,13 @@ class Intake:
         name = meta["name"]
         if self.kinds.setdefault(("Model", name), kind) != kind:
             return  # the name is taken by one of the other group, which came first
-        self._writer.observed(kind, name, meta["resourceVersion"], status)
+        self._writer.observed(Key(kind, name), meta["resourceVersion"], status)
         entry = self._world.models.get(name)
         if entry is not None and not entry.gone and (entry.spec.uid, entry.spec.generation) == (meta["uid"], meta.get("generation", 0)):
             return
         spec = self._readers[kind.group].model(manifest)
         if entry is None:
-            entry = self._world.models[name] = ModelEntry(spec)
+            entry = self._world.models[name] = ModelEntry(spec, look_at=math.inf)  # it is looked at because it is new, and then says when again
             restore_model(entry, status)
         elif entry.spec.uid != spec.uid:
             entry.scaling, entry.gone = None, False
@@ -176,7 +177,7 @@ class Intake:
         name = meta["name"]
         if self.kinds.setdefault(("Server", name), kind) != kind:
             return
-        self._writer.observed(kind, name, meta["resourceVersion"], status)
+        self._writer.observed(Key(kind, name), meta["resourceVersion"], status)
         entry = self._world.servers.get(name)
         if entry is not None and (entry.spec.uid, entry.spec.generation) == (meta["uid"], meta.get("generation", 0)):
             return

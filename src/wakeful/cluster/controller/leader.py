@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 import grpc
 
@@ -21,9 +21,9 @@ from wakeful.cluster.controller.observing import SERVER_LABEL
 from wakeful.cluster.controller.reflector import Reflector
 from wakeful.cluster.controller.settings import Settings
 from wakeful.cluster.controller.storage_keys import StorageKeys
-from wakeful.cluster.controller.telling import Telling
+from wakeful.cluster.controller.telling import Neighbours, Telling
 from wakeful.cluster.controller.wakes import Wakes
-from wakeful.cluster.controller.writer import Writer
+from wakeful.cluster.controller.writer import Key, Writer
 from wakeful.cluster.controller.xds import Discovery
 from wakeful.cluster.dialects import DIALECTS
 from wakeful.cluster.manifests import CA
@@ -45,7 +45,7 @@ class Leader:
         self._api, self._settings, self._figures = api, settings, figures
         now = _clock()
         world = self._world = World()
-        self._writer = Writer(api, may_write, figures.complain)
+        self._writer = Writer(api, self._status, may_write, figures.complain)
         readers = [DIALECTS["wakeful"], *([DIALECTS["seldon"]] if settings.install.seldon else [])]
         self._intake = Intake(world, readers, self._writer, now)
         self._events = Events(api, settings.install.namespace, self._subject, now=now)
@@ -54,8 +54,9 @@ class Leader:
         self._objects = Objects(api, world, self._intake, settings.install, may_write, figures.complain)
         wakes = Wakes(world, self._intake.woken)
         self._agents = Agents(epoch, self._intake, wakes, Identity(api))
-        telling = Telling(world, self._intake.kinds, self._agents, self._discovery, self._writer, self._keys)
-        outlets = Outlets(self._agents, self._discovery, self._writer, self._objects, self._note, telling, wakes)
+        neighbours = Neighbours(self._agents, self._discovery, self._keys, self._objects)
+        self._telling = Telling(world, self._intake.kinds, self._writer, neighbours, now)
+        outlets = Outlets(self._agents, self._discovery, self._writer, self._objects, self._note, self._telling, wakes)
         self._loop = Loop(world, self._intake, outlets, Limits(), figures, now)
 
     @property
@@ -110,6 +111,9 @@ class Leader:
             figures.waiting.set(self._writer.waiting)
             figures.stands(self._world)
             await asyncio.sleep(POLL)
+
+    def _status(self, key: Key) -> dict[str, Any] | None:
+        return self._telling.status(key)
 
     def _note(self, note: Note) -> None:
         self._figures.event(note)

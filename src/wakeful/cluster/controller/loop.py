@@ -9,21 +9,20 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from wakeful.clock import Clock, monotonic
 from wakeful.cluster.controller import observing
 from wakeful.cluster.controller.figures import Figures
 from wakeful.cluster.controller.intake import Dirty, Intake
-from wakeful.cluster.controller.telling import Telling
+from wakeful.cluster.controller.telling import Telling, Workloads
 from wakeful.cluster.controller.wakes import Wakes
-from wakeful.cluster.controller.writer import Writer
-from wakeful.cluster.dialects import as_told
+from wakeful.cluster.controller.writer import Key, Writer
 from wakeful.cluster.planning.apply import apply
 from wakeful.cluster.planning.counts import is_derived
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.plan import plan
-from wakeful.cluster.planning.status import Observed, model_status, server_status
 from wakeful.cluster.planning.world import Drop, Effect, Forget, Mark, Note, Put, Release, Routing, ScaleServer, SetTarget, State, World
 
 TICK = 1.0
@@ -32,6 +31,8 @@ GATHER = 0.01
 """Seconds in which what is heard is taken together."""
 GREETINGS = 5.0
 """Seconds that a new leader waits for agents before it tells gateways anything; they keep what they have meanwhile."""
+LOT = 100
+"""Models of which something was heard that one step looks at. With 50 copies each that is a twentieth of a second."""
 API_REST = 5.0
 """Seconds without another try, after a target could not be written."""
 
@@ -40,14 +41,6 @@ class Attending(Protocol):
     """Who speaks to agents: see `agents`."""
 
     def release(self, uid: str) -> None: ...
-
-
-class Workloads(Protocol):
-    """Who sees to the pods of Servers: see `objects`."""
-
-    def ensure(self, server: str) -> None: ...
-
-    def observed(self, server: str) -> Observed: ...
 
 
 class Gateways(Protocol):
@@ -74,7 +67,7 @@ class Outlets:
     agents: Attending
     gateways: Gateways
     writer: Writer
-    objects: Workloads
+    workloads: Workloads
     note: Callable[[Note], None]
     telling: Telling
     wakes: Wakes
@@ -85,10 +78,10 @@ class Loop:
         self.opened = False
         """Everything is known, and gateways are told where requests go."""
         self._world, self._intake, self._to, self._limits, self._figures, self._now = world, intake, outlets, limits, figures, now
-        self._again = Dirty()
+        self._models: dict[str, None] = {}
+        """To be looked at, who has waited longest first."""
+        self._rest = Dirty()
         self._settled = False
-        self._server_dirty: set[str] = set()
-        self._server_tick = 0.0
         self._api_rests_until = 0.0
 
     async def run(self, listings: Sequence[Listing]) -> None:
@@ -115,10 +108,9 @@ class Loop:
             name: frozenset(uid for uid, one in entry.placements.items() if one.state in {State.ROUTED, State.DRAINING})
             for name, entry in self._world.models.items()
         }
-        self._to.telling.models(self._world.models, self._world.replicas, self._now())
+        self._to.telling.models(self._world.models, self._world.replicas)
         self._to.gateways.open({name: uids for name, uids in inherited.items() if uids})
-        self._again.models |= self._world.models.keys()
-        self._again.servers |= self._world.servers.keys()
+        self._gather(Dirty(set(self._world.models), set(self._world.servers)))
         self.opened = True
 
     def _greeted(self) -> list[str]:
@@ -136,16 +128,16 @@ class Loop:
                 await asyncio.sleep(GATHER)
 
     def _gather(self, dirty: Dirty) -> None:
-        self._again.models |= dirty.models
-        self._again.servers |= dirty.servers
-        self._again.greeted |= dirty.greeted
+        self._models |= dict.fromkeys(dirty.models)
+        self._rest.servers |= dirty.servers
+        self._rest.greeted |= dirty.greeted
 
     async def _step(self) -> None:
-        self._gather(self._intake.take())
-        dirty, self._again = self._again, Dirty()
         now, world = self._now(), self._world
+        self._gather(self._intake.take())
         if now < world.led_since + self._limits.settle:
-            self._settle(dirty, now)
+            self._settle(now)
+        dirty = self._lot()
         world.routing, world.gateways = dict(self._to.gateways.routing()), len(self._to.gateways.gateways)
         began = monotonic()
         effects = plan(world, frozenset(dirty.models), now, self._limits)
@@ -154,18 +146,28 @@ class Loop:
         apply(world, effects)
         self._carry_out(effects)
         models = dirty.models | {name for effect in effects if (name := _model_of(effect))}
-        self._to.telling.models(models, dirty.greeted, now)
+        self._to.telling.models(models, dirty.greeted)
         self._to.wakes.settle(models)
         self._tell_servers(dirty.servers, models, effects)
         self._release(effects, dirty.greeted)
 
-    def _settle(self, dirty: Dirty, now: float) -> None:
+    def _lot(self) -> Dirty:
+        """What this step is about: no more models at once than leave others their time."""
+        lot = set(islice(self._models, LOT))
+        for name in lot:
+            del self._models[name]
+        if self._models:
+            self._intake.news.set()
+        dirty, self._rest = Dirty(lot, self._rest.servers, self._rest.greeted), Dirty()
+        return dirty
+
+    def _settle(self, now: float) -> None:
         """Agents that come late tell of copies, too. Once all have come the planner need not wait longer, and everything is looked at."""
-        for uid in dirty.greeted & set(self._greeted()):
-            dirty.models |= observing.adopt(self._world, uid, now)
+        for uid in self._rest.greeted & set(self._greeted()):
+            self._models |= dict.fromkeys(observing.adopt(self._world, uid, now))
         all_greeted = self._all_greeted()
         if all_greeted and not self._settled:
-            dirty.models |= self._world.models.keys()
+            self._models |= dict.fromkeys(self._world.models)
         self._settled = all_greeted
 
     async def _written_ahead(self, effects: list[Effect]) -> list[Effect]:
@@ -181,7 +183,7 @@ class Loop:
                 self._api_rests_until = self._now() + API_REST
         models = {effect.model for effect, good in zip(ahead, written, strict=True) if isinstance(effect, SetTarget) and not good}
         servers = {effect.server for effect, good in zip(ahead, written, strict=True) if isinstance(effect, ScaleServer) and not good}
-        self._again.models |= models
+        self._models |= dict.fromkeys(models)
         return [effect for effect in effects if _model_of(effect) not in models and _server_of(effect) not in servers]
 
     def _is_derived(self, effect: SetTarget | ScaleServer) -> bool:
@@ -190,21 +192,18 @@ class Loop:
         return is_derived(entry.spec.bounds, entry.scaling, entry.hpa, effect.scaling.target)
 
     async def _write_ahead(self, effect: SetTarget | ScaleServer) -> bool:
-        world, writer, now = self._world, self._to.writer, self._now()
+        world, to = self._world, self._to
         if isinstance(effect, SetTarget):
-            model, kind = copy(world.models[effect.model]), self._intake.kinds.get(("Model", effect.model))
-            model.scaling = effect.scaling
+            kind, model = self._intake.kinds.get(("Model", effect.model)), copy(world.models[effect.model])
             if kind is None:
                 return True
-            status = model_status(model, world, writer.latest(kind, effect.model), now)
-            return await writer.write_ahead(kind, effect.model, as_told(model.spec.dialect, "Model", status))
-        server, kind = copy(world.servers[effect.server]), self._intake.kinds.get(("Server", effect.server))
-        server.scaling = effect.scaling
+            model.scaling = effect.scaling
+            return await to.writer.write_ahead(key := Key(kind, effect.model), to.telling.model_status(key, model))
+        kind, server = self._intake.kinds.get(("Server", effect.server)), copy(world.servers[effect.server])
         if kind is None:
             return True
-        observed = self._to.objects.observed(effect.server)
-        status = server_status(server, world, observed, writer.latest(kind, effect.server), now)
-        return await writer.write_ahead(kind, effect.server, as_told(server.spec.dialect, "Server", status))
+        server.scaling = effect.scaling
+        return await to.writer.write_ahead(key := Key(kind, effect.server), to.telling.server_status(key, server))
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -212,18 +211,11 @@ class Loop:
                 self._to.note(effect)
 
     def _tell_servers(self, servers: set[str], models: set[str], effects: Iterable[Effect]) -> None:
-        """Their objects at once; their statuses, which are made of all models, once a second."""
+        """Their objects follow from them and their pods, their statuses from all models, too."""
         changed = servers | {effect.server for effect in effects if isinstance(effect, ScaleServer)}
         for name in changed:
-            self._to.objects.ensure(name)
-        self._server_dirty |= changed
-        if models:
-            self._server_dirty |= self._world.servers.keys()
-        if self._server_dirty and self._now() >= self._server_tick + TICK:
-            for name in self._server_dirty & self._world.servers.keys():
-                self._to.telling.server(name, self._to.objects.observed(name), self._now())
-            self._server_dirty.clear()
-            self._server_tick = self._now()
+            self._to.workloads.ensure(name)
+        self._to.telling.servers(self._world.servers if models else changed)
 
     def _release(self, effects: Iterable[Effect], greeted: set[str]) -> None:
         """PreStop of these pods may return. Who says hello again may not have heard it."""

@@ -1,16 +1,17 @@
 """What follows from the world for others: what each replica is to have, whom gateways send requests to, and what people read in a status."""
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from wakeful.clock import Clock
 from wakeful.cluster.controller.api import Kind
-from wakeful.cluster.controller.writer import Writer
+from wakeful.cluster.controller.writer import Key, Writer
 from wakeful.cluster.dialects import as_told
 from wakeful.cluster.planning.routing import endpoints, wanted_of
 from wakeful.cluster.planning.status import Observed, model_status, server_status
-from wakeful.cluster.planning.world import Endpoint, ModelEntry, State, World
+from wakeful.cluster.planning.world import Endpoint, ModelEntry, ServerEntry, State, World
 from wakeful.cluster.wire import Wanted
 
 
@@ -27,12 +28,28 @@ class Keys(Protocol):
         """The keys of a storage Secret; None: not known yet, or not to be had."""
 
 
+class Workloads(Protocol):
+    """Who sees to the pods of Servers: see `objects`."""
+
+    def ensure(self, server: str) -> None: ...
+
+    def observed(self, server: str) -> Observed: ...
+
+
+class Neighbours(NamedTuple):
+    agents: Agents
+    gateways: Gateways
+    keys: Keys
+    workloads: Workloads
+
+
 class Telling:
     """Keeps what was told last, so that one model's change costs one model."""
 
-    def __init__(self, world: World, kinds: Mapping[tuple[str, str], Kind], agents: Agents, gateways: Gateways, writer: Writer, keys: Keys) -> None:
-        self._world, self._kinds = world, kinds
-        self._agents, self._gateways, self._writer, self._keys = agents, gateways, writer, keys
+    def __init__(self, world: World, kinds: Mapping[tuple[str, str], Kind], writer: Writer, others: Neighbours, now: Clock) -> None:
+        """`kinds`: of the objects that there are, by ("Model" | "Server", name)."""
+        self._world, self._kinds, self._writer, self._now = world, kinds, writer, now
+        self._agents, self._gateways, self._keys, self._workloads = others
         self._routes: dict[str, tuple[Endpoint, ...]] = {}
         self._desired: dict[str, dict[str, Wanted]] = {}
         self._holders: dict[str, frozenset[str]] = {}
@@ -41,7 +58,7 @@ class Telling:
     def routes(self) -> Mapping[str, tuple[Endpoint, ...]]:
         return self._routes
 
-    def models(self, names: Iterable[str], greeted: Iterable[str], now: float) -> None:
+    def models(self, names: Iterable[str], greeted: Iterable[str]) -> None:
         """Tell what is new of these models, and all to the replicas that have just said hello."""
         changed = set(greeted)
         routed = False
@@ -49,9 +66,7 @@ class Telling:
             entry = self._world.models.get(name)
             changed |= self._assign(name, entry)
             routed |= self._route(name, entry)
-            if entry is not None and (kind := self._kinds.get(("Model", name))) is not None:
-                status = model_status(entry, self._world, self._writer.latest(kind, name), now)
-                self._writer.offer(kind, name, as_told(entry.spec.dialect, "Model", status))
+            self._status("Model", name)
         for uid in changed:
             if uid in self._world.replicas:
                 self._agents.want(uid, dict(self._desired.get(uid, {})))
@@ -60,11 +75,30 @@ class Telling:
         if routed:
             self._gateways.set_routes(self._routes)
 
-    def server(self, name: str, observed: Observed, now: float) -> None:
-        entry, kind = self._world.servers.get(name), self._kinds.get(("Server", name))
-        if entry is not None and kind is not None:
-            status = server_status(entry, self._world, observed, self._writer.latest(kind, name), now)
-            self._writer.offer(kind, name, as_told(entry.spec.dialect, "Server", status))
+    def servers(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._status("Server", name)
+
+    def _status(self, what: str, name: str) -> None:
+        if (kind := self._kinds.get((what, name))) is not None:
+            self._writer.touch(Key(kind, name))
+
+    def status(self, key: Key) -> dict[str, Any] | None:
+        """What people are to read of a Model or Server now; None: there is no such object."""
+        if self._kinds.get((key.kind.kind, key.name)) != key.kind:
+            return None
+        if key.kind.kind == "Model":
+            model = self._world.models.get(key.name)
+            return self.model_status(key, model) if model is not None else None
+        server = self._world.servers.get(key.name)
+        return self.server_status(key, server) if server is not None else None
+
+    def model_status(self, key: Key, entry: ModelEntry) -> dict[str, Any]:
+        return as_told(entry.spec.dialect, "Model", model_status(entry, self._world, self._writer.latest(key), self._now()))
+
+    def server_status(self, key: Key, entry: ServerEntry) -> dict[str, Any]:
+        status = server_status(entry, self._world, self._workloads.observed(key.name), self._writer.latest(key), self._now())
+        return as_told(entry.spec.dialect, "Server", status)
 
     def _assign(self, name: str, entry: ModelEntry | None) -> set[str]:
         """Replicas that are to have something else than before."""

@@ -1,4 +1,6 @@
-"""Statuses on their way to the API server: the newest of each object, at most one a second, and no more in all than the API server should bear.
+"""Statuses on their way to the API server: at most one a second of each object, and no more in all than the API server should bear.
+
+A status is made when it is written: of a thousand that change ten times a second no more are made than can be sent.
 
 What is waited for, a target before agents are told, does not queue here: `write_ahead`.
 """
@@ -52,6 +54,11 @@ class Queue:
         self._written[key] = now
         self._next = max(self._next, now) + self._gap
 
+    def give_back(self, key: Key) -> None:
+        """It was taken, and there was nothing to write."""
+        self._written.pop(key, None)
+        self._next -= self._gap
+
     def take(self, now: float) -> Key | float | None:
         """The one that has waited longest among those that may be written now, or seconds until one may be; None: nobody waits."""
         if not self._waiting:
@@ -92,13 +99,14 @@ class Writer:
     """The only one who writes statuses. `may_write` is asked before each: a process that is not the leader any more does not know it at once."""
 
     def __init__(
-        self, store: Store, may_write: Callable[[], bool], complain: Callable[[str], None], queue: Queue | None = None, *, now: Clock = monotonic
+        self, store: Store, make: Callable[[Key], Status | None], may_write: Callable[[], bool], complain: Callable[[str], None],
+        queue: Queue | None = None, *, now: Clock = monotonic,
     ) -> None:
+        """`make` tells what an object's status should be; None: it has none any more."""
         self.written = 0
         self.failed = 0
-        self._store, self._may_write, self._complain, self._now = store, may_write, complain, now
+        self._store, self._make, self._may_write, self._complain, self._now = store, make, may_write, complain, now
         self._queue = Queue() if queue is None else queue
-        self._wanted: dict[Key, Status] = {}
         self._stored: dict[Key, Status] = {}
         self._versions: dict[Key, int] = {}
         self._locks: dict[Key, asyncio.Lock] = {}
@@ -108,62 +116,48 @@ class Writer:
     def waiting(self) -> int:
         return len(self._queue)
 
-    def latest(self, kind: Kind, name: str) -> Status:
-        """What will be in the API server once all is written; {}: nothing."""
-        key = Key(kind, name)
-        return self._wanted.get(key) or self._stored.get(key) or {}
+    def latest(self, key: Key) -> Status:
+        """What is in the API server, as far as is known; {}: nothing."""
+        return self._stored.get(key) or {}
 
-    def observed(self, kind: Kind, name: str, version: str, status: Status) -> None:
+    def observed(self, key: Key, version: str, status: Status) -> None:
         """What the API server has. If somebody else has written it, it is written again."""
-        key = Key(kind, name)
         if int(version) <= self._versions.get(key, 0):
             return
-        self._versions[key], self._stored[key] = int(version), status
-        self._look(key)
+        self._versions[key] = int(version)
+        if self._stored.get(key) != status:
+            self._stored[key] = status
+            self.touch(key)
 
-    def offer(self, kind: Kind, name: str, status: Status) -> None:
-        key = Key(kind, name)
-        self._wanted[key] = status
-        self._look(key)
+    def touch(self, key: Key) -> None:
+        """Its status may have to be another."""
+        self._queue.add(key)
+        self._news.set()
 
-    def forget(self, kind: Kind, name: str) -> None:
+    def forget(self, key: Key) -> None:
         """The object is gone."""
-        key = Key(kind, name)
         self._queue.discard(key)
-        for known in (self._wanted, self._stored, self._versions, self._locks):
+        for known in (self._stored, self._versions, self._locks):
             known.pop(key, None)
 
-    async def write_ahead(self, kind: Kind, name: str, status: Status) -> bool:
+    async def write_ahead(self, key: Key, status: Status) -> bool:
         """Write it now. False: it is not written, and what depends on it must not be done."""
-        key = Key(kind, name)
-        before = self._wanted.get(key)
         if not self._may_write():
             return False
-        self._wanted[key] = status
         self._queue.charge(key, self._now())
         try:
-            await unreachable_or(self._write(key), AHEAD_WITHIN)
+            await unreachable_or(self._write(key, status), AHEAD_WITHIN)
         except Refusal as error:
             self.failed += 1
-            self._complain(f"{kind.kind} {name}: its target could not be written, and is not followed: {error}")
-            if before is None:
-                del self._wanted[key]
-            else:
-                self._wanted[key] = before
+            self._complain(f"{key.kind.kind} {key.name}: its target could not be written, and is not followed: {error}")
             return False
         return True
 
     async def run(self) -> None:
-        """Write what is offered, for ever."""
+        """Write what is to be written, for ever."""
         async with asyncio.TaskGroup() as tasks:
             for _ in range(AT_ONCE):
                 tasks.create_task(self._work())
-
-    def _look(self, key: Key) -> None:
-        wanted = self._wanted.get(key)
-        if wanted is not None and wanted != self._stored.get(key):
-            self._queue.add(key)
-            self._news.set()
 
     async def _work(self) -> None:
         failures = 0
@@ -174,28 +168,29 @@ class Writer:
                 await _heard(self._news, taken)
                 continue
             try:
-                await self._write(taken)
+                status = self._make(taken)
+                if status is None or not await self._write(taken, status):
+                    self._queue.give_back(taken)
+                    await asyncio.sleep(0)
                 failures = 0
             except Refusal as error:
                 self.failed += 1
                 failures += 1
-                if self._is_final(taken, error):
-                    continue
-                self._look(taken)
-                await asyncio.sleep(min(FIRST_PAUSE * 2.0 ** (failures - 1), LONGEST_PAUSE))
+                if not self._is_final(taken, error):
+                    self.touch(taken)
+                    await asyncio.sleep(min(FIRST_PAUSE * 2.0 ** (failures - 1), LONGEST_PAUSE))
 
-    async def _write(self, key: Key) -> None:
+    async def _write(self, key: Key, status: Status) -> bool:
+        """Was there anything to write?"""
         async with self._locks.setdefault(key, asyncio.Lock()):
-            wanted = self._wanted.get(key)
-            if wanted is None or not self._may_write():
-                return
-            patch = difference(self._stored.get(key) or {}, wanted)
-            if not patch:
-                return
+            patch = difference(self.latest(key), status)
+            if not patch or not self._may_write():
+                return False
             answer = await self._store.patch(key.kind, key.name, {"status": patch}, status=True)
             self.written += 1
-            if key in self._wanted:
-                self._stored[key], self._versions[key] = wanted, int(answer["metadata"]["resourceVersion"])
+            if key in self._locks:  # not forgotten meanwhile
+                self._stored[key], self._versions[key] = status, int(answer["metadata"]["resourceVersion"])
+            return True
 
     def _is_final(self, key: Key, error: Refusal) -> bool:
         """Writing the same again would be refused again."""
