@@ -262,45 +262,49 @@ def tell_short(model: ModelEntry, missing: int, blocked: Mapping[str, Mapping[st
 
 
 def _retire(model: ModelEntry, copies: Copies, target: int, draft: Draft) -> None:
-    """Stop copies that are more than the target, as far as what remains serves and every gateway knows it.
-
-    First those that cannot stay, then those that do not serve yet, then the least used, of equals the highest ordinal.
-    """
+    """Stop copies that are more than the target, as far as what remains serves and every gateway knows it: first those that cannot stay."""
     surplus = len(copies.serving) + len(copies.coming) - target
     if surplus <= 0 and not (copies.leaving or copies.misplaced or copies.failed):
         return
-    for placement in copies.leaving:
-        leaving_by = draft.replica(placement.replica).leaving_by
-        if leaving_by is not None and draft.now >= leaving_by:
-            draft.move(model, placement, State.DRAINING)
-            if not _enough(model, copies, target, draft):
-                why = f"its time is over, and {model.spec.name} was not moved: it has no copy elsewhere for this one"
-                draft.note(model.spec.name, "DrainDeadline", f"unrouted from {placement.pod}: {why}")
-    leaving = [placement for placement in copies.leaving if model.placements[placement.replica] is placement]
-    going = sorted(leaving + copies.misplaced, key=lambda placement: _keep_first(model, placement, draft))
     available = sum(draft.is_available(model, model.placements[placement.replica]) for placement in copies.serving)
+    staying = _stop_waiting(model, copies.leaving, available >= target, draft)
+    going = sorted(staying + copies.misplaced, key=lambda placement: _keep_first(model, placement, draft))
     spare = available + len(going) - target
     for placement in going[: max(spare, 0)]:
         draft.move(model, placement, State.DRAINING)
-    spare -= min(max(spare, 0), len(going))
-    # While something leaves, a second load beside one that stalls is no surplus.
-    victims = [] if leaving else sorted(copies.coming, key=lambda placement: -draft.replica(placement.replica).ordinal)
-    victims += sorted(copies.serving, key=lambda placement: _keep_first(model, placement, draft))
-    for victim in victims[: max(surplus, 0)]:
-        placement = model.placements[victim.replica]
-        if placement.state is State.ROUTED:
-            if spare <= 0:
-                break
-            spare -= draft.is_available(model, placement)
-        draft.end(model, placement)
+    if not staying or spare >= len(going):  # while something leaves, a second load beside one that stalls is no surplus
+        _end_surplus(model, copies, surplus, available - target, draft)
     if available >= target:
         for placement in copies.failed:
             if model.placements.get(placement.replica) is placement:
                 draft.drop(model, placement.replica)
 
 
-def _enough(model: ModelEntry, copies: Copies, target: int, draft: Draft) -> bool:
-    return sum(draft.is_available(model, placement) for placement in copies.serving) >= target
+def _stop_waiting(model: ModelEntry, leaving: list[Placement], moved: bool, draft: Draft) -> list[Placement]:
+    """Unroute what has waited until the deadline of its pod; those for which there is time."""
+    staying: list[Placement] = []
+    for placement in leaving:
+        leaving_by = draft.replica(placement.replica).leaving_by
+        if leaving_by is None or draft.now < leaving_by:
+            staying.append(placement)
+            continue
+        draft.move(model, placement, State.DRAINING)
+        if not moved:
+            draft.note(model.spec.name, "DrainDeadline", f"unrouted from {placement.pod}: its time is over, and no other replica has taken the model")
+    return staying
+
+
+def _end_surplus(model: ModelEntry, copies: Copies, surplus: int, spare: int, draft: Draft) -> None:
+    """Those that do not serve yet, then the least used, of equals the highest ordinal. `spare`: copies that are available beyond the target."""
+    victims = sorted(copies.coming, key=lambda placement: -draft.replica(placement.replica).ordinal)
+    victims += sorted(copies.serving, key=lambda placement: _keep_first(model, placement, draft))
+    for victim in victims[: max(surplus, 0)]:
+        placement = model.placements[victim.replica]
+        if placement.state is State.ROUTED:
+            if spare <= 0:
+                return
+            spare -= draft.is_available(model, placement)
+        draft.end(model, placement)
 
 
 def _keep_first(model: ModelEntry, placement: Placement, draft: Draft) -> tuple[float, int]:
