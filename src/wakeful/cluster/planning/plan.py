@@ -95,10 +95,8 @@ def _look_again(model: ModelEntry, draft: Draft) -> None:
             times.append(placement.since + limits.progress)
         elif (leaving_by := draft.replica(uid).leaving_by) is not None:
             times.append(leaving_by)
-    if not draft.settled:
-        times.append(draft.world.led_since + limits.settle)
     if not draft.may_unload:
-        times.append(draft.world.led_since + limits.gateway_silence)
+        times.append(now + 1)  # the last agent may have spoken, or the last gateway have come
     first = min(time for time in times if time > now)
     if model.look_at <= now or first < model.look_at:
         model.look_at = first
