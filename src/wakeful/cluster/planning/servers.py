@@ -98,7 +98,8 @@ def server_effects(world: World, name: str, now: float, limits: ServerLimits, fi
         forgotten: list[Effect] = [] if entry.fits_since is None else [Mark("server", name, {"fits_since": None})]
         return [ScaleServer(name, scaling), *forgotten, Note("Server", name, "Normal", "Scaled", why)]
     last = max(_staying(world, name), key=lambda replica: replica.ordinal, default=None)
-    if not dispensable or (last is not None and last.ordinal == load.target - 1 and not fits(last.uid)):
+    beyond = last is not None and last.ordinal >= load.target  # it has yet to go, and what it has with it
+    if not dispensable or beyond or (last is not None and last.ordinal == load.target - 1 and not fits(last.uid)):
         return [] if entry.fits_since is None else [Mark("server", name, {"fits_since": None})]
     return [] if entry.fits_since is not None else [Mark("server", name, {"fits_since": now})]
 
