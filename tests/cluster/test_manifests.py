@@ -2,6 +2,7 @@
 
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from wakeful.cluster.manifests import Install, desired_objects, template_digest
 from wakeful.cluster.planning.rollout import StsPatch
 from wakeful.cluster.planning.world import ServerSpec
 from wakeful.config.load import Options, load
+from wakeful.config.schema import ClusterTable
 
 INSTALL = Install(namespace="ns")
 SERVER = ServerSpec("triton", uid="u1")
@@ -91,24 +93,26 @@ def test_the_file_is_one_that_the_daemon_loads(tmp_path: Any) -> None:
 
 
 def test_what_the_agent_is_told() -> None:
-    told = variables(replace(SERVER, capabilities=frozenset({"b", "a"}), grace=30.0, cache={"maxDownloads": 3}))
+    told = variables(replace(SERVER, capabilities=frozenset({"b", "a"}), grace=30.0, cache={"maxDownloads": 3, "size": "10Gi"}))
 
     assert told["POD_UID"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
     assert {name.removeprefix("WAKEFUL_CLUSTER_"): value for name, value in told.items() if name.startswith("WAKEFUL")} == {
         "CONTROLLERS": "wakeful-controller:9100", "SERVER": "triton", "TOKEN_FILE": "/var/run/secrets/wakeful/token",
-        "CA_FILE": "/etc/wakeful-ca/ca.crt", "GRACE_SECS": "30", "CAPABILITIES": "a,b", "MAX_LOADS": "3",
+        "CA_FILE": "/etc/wakeful-ca/ca.crt", "GRACE_SECS": "30", "CAPABILITIES": "a,b", "MAX_DOWNLOADS": "3", "ARTIFACTS_LIMIT": str(10 << 30),
     }
 
 
 def test_the_pods_variables_are_ones_that_the_daemon_knows(tmp_path: Any) -> None:
     text = made(SERVER, "ConfigMap")["data"]["wakeful.toml"]
     (tmp_path / "wakeful.toml").write_text(text)
-    environ = {name: value if isinstance(value, str) else "x" for name, value in variables(replace(SERVER, capabilities=frozenset("a"))).items()}
+    server = replace(SERVER, capabilities=frozenset("a"), cache={"size": "1Gi", "maxDownloads": 3})
+    environ = {name: value if isinstance(value, str) else "x" for name, value in variables(server).items()}
     settings = load(Options(config=tmp_path / "wakeful.toml"), {"HOME": str(tmp_path), **environ})
 
     assert settings.warnings == ()
     assert settings.cluster is not None
-    assert (settings.cluster.server, settings.cluster.grace) == ("triton", 120.0)
+    assert (settings.cluster.server, settings.cluster.grace, settings.cluster.artifacts_limit, settings.cluster.max_downloads) == (
+        "triton", 120.0, 1 << 30, 3)
 
 
 def test_the_users_template_is_merged_but_the_drain_stays_ours() -> None:
@@ -150,12 +154,11 @@ def test_the_digest_is_on_the_pods() -> None:
     assert "wakeful.dev/template" not in sts["spec"]["selector"]["matchLabels"]
 
 
-def test_a_shared_cache_and_a_bounded_one() -> None:
+def test_a_shared_cache() -> None:
     shared = replace(SERVER, cache={"claimName": "models"})
 
     assert {"name": "cache", "persistentVolumeClaim": {"claimName": "models"}} in pod(shared)["volumes"]
-    assert {"name": "cache", "mountPath": "/var/lib/wakeful/artifacts"} in daemon(shared)["volumeMounts"]
-    assert {"name": "state", "emptyDir": {"sizeLimit": "10Gi"}} in pod(replace(SERVER, cache={"size": "10Gi"}))["volumes"]
+    assert {"name": "cache", "mountPath": str(Path(ClusterTable.model_fields["state_dir"].default, "artifacts"))} in daemon(shared)["volumeMounts"]
 
 
 def test_one_at_a_time_may_be_disrupted() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from wakeful.cluster.planning.thresholds import KEYS
-from wakeful.cluster.schemas import ANYTHING, INT_OR_TEXT, Schema, config_schema, serving_schema
+from wakeful.cluster.schemas import ANYTHING, INT_OR_TEXT, Rule, Schema, config_schema, serving_schema
 from wakeful.cluster.seldon_schemas import MODEL_RULES, MODEL_SPEC, SERVER_SPEC
 
 GROUP, SELDON_GROUP, VERSION = "wakeful.dev", "mlops.seldon.io", "v1alpha1"
@@ -37,11 +37,11 @@ def _counts(least_maximum: int, default: int | None = None) -> Schema:
     }
 
 
-def _object(properties: Schema, *, required: Iterable[str] = (), rules: Iterable[tuple[str, str]] = (), **rest: Any) -> Schema:
+def _object(properties: Schema, *, required: Iterable[str] = (), rules: Iterable[Rule] = (), **rest: Any) -> Schema:
     made: Schema = {"type": "object", **rest}
     if needed := list(required):
         made["required"] = needed
-    if checks := [{"rule": rule, "message": message} for rule, message in rules]:
+    if checks := [rule.written() for rule in rules]:
         made["x-kubernetes-validations"] = checks
     return made | {"properties": properties}
 
@@ -50,29 +50,29 @@ def _object(properties: Schema, *, required: Iterable[str] = (), rules: Iterable
 
 STORAGE = ("gs", "s3", "az", "http", "https", "oci", "pvc", "file")
 """Schemes of `storageUri`."""
-_STORAGE_RULE = ("self.matches('^(gs|s3|az|https?|oci|pvc|file)://.+')", "expected gs:// s3:// az:// http(s):// oci:// pvc:// or file://")
-_QUANTITY_RULE = (
+_STORAGE_RULE = Rule("self.matches('^(gs|s3|az|https?|oci|pvc|file)://.+')", "expected gs:// s3:// az:// http(s):// oci:// pvc:// or file://")
+_QUANTITY = (
     "type(self) == int ? self > 0 : isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",
     "{} is a Kubernetes quantity above zero, such as 100Ki or 2Gi",
 )
-MIN_ABOVE_MAX = ("!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas", "minReplicas is above maxReplicas")
+_MIN_ABOVE_MAX = Rule(
+    "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas", "minReplicas is above maxReplicas", ".minReplicas")
 _MODEL_RULES = (
-    MIN_ABOVE_MAX,
-    ("!has(self.replicas) || !has(self.minReplicas) || self.replicas >= self.minReplicas", "replicas is below minReplicas"),
-    ("!has(self.replicas) || !has(self.maxReplicas) || self.replicas <= self.maxReplicas", "replicas is above maxReplicas"),
-    ("!has(self.autoscaling) || has(self.minReplicas) || has(self.maxReplicas)",
-     "autoscaling needs minReplicas or maxReplicas; without either the count is fixed"),
+    _MIN_ABOVE_MAX,
+    Rule("!has(self.replicas) || !has(self.minReplicas) || self.replicas >= self.minReplicas", "replicas is below minReplicas", ".replicas"),
+    Rule("!has(self.replicas) || !has(self.maxReplicas) || self.replicas <= self.maxReplicas", "replicas is above maxReplicas", ".replicas"),
+    Rule("!has(self.autoscaling) || has(self.minReplicas) || has(self.maxReplicas)",
+         "autoscaling needs minReplicas or maxReplicas; without either the count is fixed", ".autoscaling"),
 )
-_MODEL_NAME = ("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",
-               "a model's name is a DNS label (a-z, 0-9, -, at most 63): it travels in headers")
-_SERVER_NAME = ("self.metadata.name.matches('^[a-z]([-a-z0-9]{0,50}[a-z0-9])?$')",
-                "a server's name is a DNS label of at most 52 characters: the StatefulSet adds its ordinal")
+_MODEL_NAME = Rule("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",
+                   "a model's name is a DNS label (a-z, 0-9, -, at most 63): it travels in headers", ".metadata.name")
+_SERVER_NAME = Rule("self.metadata.name.matches('^[a-z]([-a-z0-9]{0,50}[a-z0-9])?$')",
+                    "a server's name is a DNS label of at most 52 characters: the StatefulSet adds its ordinal", ".metadata.name")
 
 
 def _quantity(name: str, meaning: str) -> Schema:
-    rule, message = _QUANTITY_RULE
-    return {"description": meaning, **INT_OR_TEXT, "maxLength": 32,
-            "x-kubernetes-validations": [{"rule": rule, "message": message.format(name)}]}
+    rule, message = _QUANTITY
+    return {"description": meaning, **INT_OR_TEXT, "maxLength": 32, "x-kubernetes-validations": [Rule(rule, message.format(name)).written()]}
 
 
 def _whole(meaning: str, least: int, most: int | None = None) -> Schema:
@@ -93,10 +93,9 @@ _AUTOSCALING = _object({name: _whole(_MEANINGS[name], key.lowest, key.highest) f
 
 
 def _model_spec() -> Schema:
-    rule, message = _STORAGE_RULE
     return _object({
         "storageUri": {"description": "where its files are", "type": "string", "minLength": 1, "maxLength": 2048,
-                       "x-kubernetes-validations": [{"rule": rule, "message": message}]},
+                       "x-kubernetes-validations": [_STORAGE_RULE.written()]},
         "secretName": {"description": "Secret, labelled wakeful.dev/storage, with keys of the storage; prefer workload identity",
                        "type": "string", "maxLength": 253},
         "backend": {"description": "what opens its files; absent: found by their names", **_NAME},
@@ -132,15 +131,16 @@ def _server_spec() -> Schema:
                   "default": 1},
         "config": {"description": "the daemon's file: tables server, defaults, auth", **config_schema()},
         "cache": {"description": "where fetched files are kept", **_object({
-            "size": _quantity("size", "of the volume that ends with the pod"),
-            "claimName": {"description": "a PersistentVolumeClaim that its pods share instead", "type": "string", "maxLength": 253},
+            "size": _quantity("size", "most that fetched models may take; the least recently used go first"),
+            "claimName": {"description": "a PersistentVolumeClaim that its pods share; absent: each has a cache of its own, which ends with it",
+                          "type": "string", "maxLength": 253},
             "maxDownloads": _whole("at a time", 1),
         })},
         "modelAutoscaling": {**_AUTOSCALING, "description": "for its Models that do not say otherwise"},
         "podTemplate": {"description": "merged into its pods, containers by their names (the daemon's is wakeful)",
                         **_object({"metadata": _METADATA, "spec": {"type": "object", **ANYTHING}})},
         "volumeClaimTemplates": {"type": "array", "maxItems": 8, "items": claim},
-    }, rules=[MIN_ABOVE_MAX], default={})
+    }, rules=[_MIN_ABOVE_MAX], default={})
 
 
 # ── statuses ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -198,16 +198,21 @@ _SERVER_COLUMNS = [
 ]
 
 
+_NAMED = {"type": "object", "properties": {"name": _TEXT}}
+"""Declared, so that a rule may point at it."""
+
+
 def _model_crd(dialect: Dialect) -> dict[str, Any]:
     spec = _model_spec() if dialect == "wakeful" else _object(MODEL_SPEC, required=["storageUri"], rules=MODEL_RULES)
-    schema = _object({"spec": spec, "status": _MODEL_STATUS}, required=["spec"], rules=[_MODEL_NAME])
+    schema = _object({"metadata": _NAMED, "spec": spec, "status": _MODEL_STATUS}, required=["spec"], rules=[_MODEL_NAME])
     fields = [{"jsonPath": path} for path in (".spec.server", ".status.server", ".status.state")]
     return _definition(dialect, "Model", "wkm" if dialect == "wakeful" else "mlm", schema, _MODEL_COLUMNS, selectableFields=fields)
 
 
 def _server_crd(dialect: Dialect) -> dict[str, Any]:
     spec = _server_spec() if dialect == "wakeful" else _object(SERVER_SPEC, required=["serverConfig"])
-    schema = _object({"spec": spec, "status": _SERVER_STATUS}, required=[] if dialect == "wakeful" else ["spec"], rules=[_SERVER_NAME])
+    required = ["spec"] if dialect == "seldon" else []
+    schema = _object({"metadata": _NAMED, "spec": spec, "status": _SERVER_STATUS}, required=required, rules=[_SERVER_NAME])
     return _definition(dialect, "Server", "wks" if dialect == "wakeful" else "mls", schema, _SERVER_COLUMNS)
 
 

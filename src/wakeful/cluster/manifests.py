@@ -14,6 +14,7 @@ from wakeful.cluster.overlay import overlaid
 from wakeful.cluster.planning.rollout import StsPatch
 from wakeful.cluster.planning.status import SERVER_LABEL
 from wakeful.cluster.planning.world import ServerSpec
+from wakeful.cluster.quantities import whole
 from wakeful.config.effective import written
 
 Manifest = dict[str, Any]
@@ -181,7 +182,9 @@ def _variables(server: ServerSpec) -> list[Manifest]:
     if server.capabilities is not None:
         given["CAPABILITIES"] = ",".join(sorted(server.capabilities))
     if "maxDownloads" in server.cache:
-        given["MAX_LOADS"] = str(server.cache["maxDownloads"])
+        given["MAX_DOWNLOADS"] = str(server.cache["maxDownloads"])
+    if "size" in server.cache:
+        given["ARTIFACTS_LIMIT"] = str(whole(server.cache["size"]))
     return [
         from_field("POD_NAME", "metadata.name"), from_field("POD_UID", "metadata.uid"), from_field("POD_NAMESPACE", "metadata.namespace"),
         from_field("POD_IP", "status.podIP"), *({"name": f"WAKEFUL_CLUSTER_{name}", "value": value} for name, value in given.items()),
@@ -204,10 +207,9 @@ def _resources(said: Mapping[str, Any]) -> Manifest:
 
 
 def _volumes(server: ServerSpec) -> list[Manifest]:
-    limit = {"sizeLimit": server.cache["size"]} if "size" in server.cache else {}
     claim = server.cache.get("claimName")
     return [
-        {"name": "config", "configMap": {"name": _config_name(server)}}, {"name": "state", "emptyDir": limit},
+        {"name": "config", "configMap": {"name": _config_name(server)}}, {"name": "state", "emptyDir": {}},
         {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}, {"name": "tmp", "emptyDir": {}}, token_volume(), ca_volume(),
         *([{"name": "cache", "persistentVolumeClaim": {"claimName": claim}}] if claim else []),
     ]

@@ -4,11 +4,23 @@ Defaults are left out: the API server would write them into the object, where th
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from wakeful.config.schema import ALIASES, ApiKeyTable, AuthTable, DefaultsTable, JwtTable, ModelTable, ServerTable, Table
 
 Schema = dict[str, Any]
+
+
+class Rule(NamedTuple):
+    """A condition in CEL, what is said where it does not hold, and which field that is about, below the rule's own."""
+
+    rule: str
+    message: str
+    field: str = ""
+
+    def written(self) -> Schema:
+        return {"rule": self.rule, "message": self.message} | ({"fieldPath": self.field} if self.field else {})
+
 
 INT_OR_TEXT: Schema = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
 ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}

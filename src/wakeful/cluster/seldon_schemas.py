@@ -3,7 +3,7 @@
 A count of 0 in `minReplicas` and `maxReplicas` means there that it is not set.
 """
 
-from wakeful.cluster.schemas import ANYTHING, INT_OR_TEXT, Schema
+from wakeful.cluster.schemas import ANYTHING, INT_OR_TEXT, Rule, Schema
 
 _COUNT = {"type": "integer", "format": "int32", "minimum": 0}
 _TEXT = {"type": "string"}
@@ -17,9 +17,10 @@ def _set(name: str) -> str:
 
 
 MODEL_RULES = (
-    (f"!{_set('minReplicas')} || !{_set('maxReplicas')} || self.minReplicas <= self.maxReplicas", "minReplicas is above maxReplicas"),
-    (f"!has(self.replicas) || !{_set('minReplicas')} || self.replicas >= self.minReplicas", "replicas is below minReplicas"),
-    (f"!has(self.replicas) || !{_set('maxReplicas')} || self.replicas <= self.maxReplicas", "replicas is above maxReplicas"),
+    Rule(f"!{_set('minReplicas')} || !{_set('maxReplicas')} || self.minReplicas <= self.maxReplicas", "minReplicas is above maxReplicas",
+         ".minReplicas"),
+    Rule(f"!has(self.replicas) || !{_set('minReplicas')} || self.replicas >= self.minReplicas", "replicas is below minReplicas", ".replicas"),
+    Rule(f"!has(self.replicas) || !{_set('maxReplicas')} || self.replicas <= self.maxReplicas", "replicas is above maxReplicas", ".replicas"),
 )
 MODEL_SPEC: Schema = {
     "storageUri": {"type": "string", "minLength": 1, "maxLength": 2048},
