@@ -36,7 +36,7 @@ class Pod:
     def do(self, work: Callable[[Fetcher], Coroutine[Any, Any, Any]]) -> Any:
         async def within() -> Any:
             async with asyncio.timeout(DEADLINE):
-                return await work(Fetcher(self.cache, self.claims, self.limits))
+                return await work(Fetcher(self.cache, self.limits, self.claims))
 
         return asyncio.run(within())
 
@@ -322,7 +322,7 @@ async def _all(*work: Coroutine[Any, Any, Any]) -> list[Any]:
 
 
 def test_two_pods_with_one_cache_share_one_download(pod: Pod) -> None:
-    other = Fetcher(Cache(pod.cache.directory), pod.claims)
+    other = Fetcher(Cache(pod.cache.directory), pod.limits, pod.claims)
     with web_files(**{"fraud.onnx": b"x" * 1000}) as web:
         uri = f"{web.url}/fraud.onnx"
         uses = pod.do(lambda fetcher: _all(fetcher.fetch(uri), other.fetch(uri)))
@@ -406,8 +406,8 @@ def test_no_process_outlives_the_daemon(pod: Pod, slow_web: WebFiles) -> None:
 import asyncio, sys
 from pathlib import Path
 from wakeful.cluster.agent.cache import Cache
-from wakeful.cluster.agent.fetch import Fetcher
-asyncio.run(Fetcher(Cache(Path(sys.argv[1])), Path('/nowhere')).fetch(sys.argv[2]))
+from wakeful.cluster.agent.fetch import Fetcher, FetchLimits
+asyncio.run(Fetcher(Cache(Path(sys.argv[1])), FetchLimits(), Path('/nowhere')).fetch(sys.argv[2]))
 """
     daemon = psutil.Popen([sys.executable, "-c", code, str(pod.cache.directory), f"{slow_web.url}/a.onnx"])
     asyncio.run(asyncio.wait_for(under_way(slow_web), DEADLINE))

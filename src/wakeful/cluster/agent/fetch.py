@@ -62,11 +62,11 @@ class _Flight:
 class Fetcher:
     """`running` shows what is being fetched, by URI."""
 
-    def __init__(self, cache: Cache, claims: Path, limits: FetchLimits | None = None) -> None:
+    def __init__(self, cache: Cache, limits: FetchLimits, claims: Path) -> None:
         """`claims`: where persistent volume claims are mounted, each in a directory of its name."""
         self.running: dict[str, Progress] = {}
         self._cache = cache
-        self._limits = limits or FetchLimits()
+        self._limits = limits
         self._claims = claims
         self._permits = asyncio.Semaphore(self._limits.downloads)
         self._flights: dict[bytes, _Flight] = {}
