@@ -4,6 +4,8 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from tests.cluster.gateway.conftest import endpoint
 from tests.cluster.ground.controller import Controller
 from tests.cluster.ground.gateway import GatewayPod
 from tests.daemon import Daemon, wait_until
+from wakeful.cluster.controller.tls import make, names_of
+from wakeful.cluster.planning.world import Endpoint
 from wakeful.cluster.wire import WakeTold
 
 ROW = np.array([[1, 2, 3, 4]], np.float32)
@@ -172,3 +176,53 @@ def test_the_next_leader_is_asked_when_the_first_one_goes(daemons: list[Daemon],
                 second.stop()
     finally:
         pod.stop()
+
+
+@pytest.mark.parametrize("name", [None, "wakeful-controller"])
+def test_envoy_and_helper_trust_the_controller_by_its_certificate(tmp_path: Path, daemons: list[Daemon], name: str | None) -> None:
+    pem = make(names_of("wakeful-controller", "models"), datetime.now(UTC))
+    authority = tmp_path / "ca.crt"
+    authority.write_bytes(pem.authority)
+    controller = Controller(pem=pem)
+    controller.answer("dgo", WakeTold("unknown", near=["dog"]))
+    pod = GatewayPod(tmp_path / "gateway", controller.address, ca=authority, controller_name=name)
+    try:
+        controller.wait(lambda _: controller.gateways() == {"gw-0"}, "Envoy has come")
+        controller.settle({"dog": tuple(map(endpoint, daemons))})
+        assert call(pod.url, "POST", INFER, body(ROW))[0] == 200
+        assert call(pod.url, "POST", "/v2/models/dgo/infer", body(ROW))[0] == 404
+    finally:
+        pod.stop()
+        controller.stop()
+
+
+def test_a_stranger_is_no_controller(tmp_path: Path) -> None:
+    known, stranger = (make(names_of("wakeful-controller", "models"), datetime.now(UTC)) for _ in range(2))
+    authority = tmp_path / "ca.crt"
+    authority.write_bytes(known.authority)
+    controller = Controller({"dog": (Endpoint("u1", "127.0.0.1", 1, None),)}, pem=stranger)
+    pod = GatewayPod(tmp_path / "gateway", controller.address, ca=authority)
+    try:
+        wait_until(lambda: pod.envoy.stat("cluster.wakeful-controller.ssl.fail_verify_error") > 0, "Envoy has refused it")
+        assert pod.envoy.clusters() == {}
+        assert controller.gateways() == frozenset()
+    finally:
+        pod.stop()
+        controller.stop()
+
+
+def test_the_helper_takes_a_renewed_certificate_without_a_restart(tmp_path: Path) -> None:
+    authority = tmp_path / "ca.crt"
+    pods: list[GatewayPod] = []
+    port = 0
+    for name in ("first", "second"):
+        pem = make(names_of("wakeful-controller", "models"), datetime.now(UTC))
+        (tmp_path / "new.crt").write_bytes(pem.authority)
+        (tmp_path / "new.crt").rename(authority)
+        controller = Controller(pem=pem, port=port)
+        controller.answer("dgo", WakeTold("unknown", f"the {name} says so"))
+        port = controller.port
+        pods = pods or [GatewayPod(tmp_path / "gateway", controller.address, ca=authority)]
+        assert call(pods[0].url, "POST", "/v2/models/dgo/infer", body(ROW))[:2] == (404, {"error": f"the {name} says so"})
+        controller.stop()
+    pods[0].stop()

@@ -3,6 +3,7 @@
 import queue
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -180,3 +181,25 @@ def test_nothing_is_lost_when_a_model_moves(pod: GatewayPod, daemons: list[Daemo
         statuses = [status for one in knocking for status in one.result()]
     assert len(statuses) > 100
     assert set(statuses) == {200}
+
+
+@pytest.fixture
+def broken_daemon(tmp_path: Path) -> Iterator[Daemon]:
+    """Its file of the model cannot be loaded: it refuses every request unstarted."""
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "dog.onnx").write_bytes(b"no model")
+    daemon = Daemon(tmp_path / "daemon", "--host", "127.0.0.1", "--models-dir", str(tmp_path / "models"))
+    yield daemon
+    daemon.stop()
+
+
+def test_what_surely_did_not_start_is_tried_elsewhere(
+    pod: GatewayPod, daemons: list[Daemon], controller: Controller, broken_daemon: Daemon, grpc: triton_grpc.InferenceServerClient,
+) -> None:
+    controller.settle({"dog": (endpoint(daemons[0]), endpoint(broken_daemon))})
+    for headers in ({}, {"wakeful-model": "dog"}):
+        for _ in range(10):
+            assert call(pod.url, "POST", "/v2/models/dog/infer", body(ROW), dict(headers))[0] == 200
+            assert grpc.infer("dog", [grpc_input(ROW)], headers=dict(headers)).as_numpy("y").tolist() == [[2, 4, 6, 8]]
+    assert pod.envoy.stat("cluster.model/dog.upstream_rq_retry") > 0
+    assert pod.envoy.stat("cluster.model/dog/grpc.upstream_rq_retry") > 0

@@ -10,6 +10,7 @@ import grpc
 
 from wakeful.clock import monotonic
 from wakeful.cluster.controller.agents import OPTIONS, Agents
+from wakeful.cluster.controller.tls import Pem
 from wakeful.cluster.controller.xds import Discovery
 from wakeful.cluster.planning.world import Endpoint, Note, Routing
 from wakeful.cluster.wire import Hello, Report, Trigger, WakeTold
@@ -50,11 +51,13 @@ class Planner:
 
 
 class Controller:
-    """Leads from its beginning. `port` 0: the system's choice. Its gate is open, unless told otherwise."""
+    """Leads from its beginning. `port` 0: the system's choice. Its gate is open, unless told otherwise. `pem`: it speaks TLS."""
 
-    def __init__(self, routes: Mapping[str, tuple[Endpoint, ...]] | None = None, *, port: int = 0, opened: bool = True) -> None:
+    def __init__(
+        self, routes: Mapping[str, tuple[Endpoint, ...]] | None = None, *, port: int = 0, opened: bool = True, pem: Pem | None = None,
+    ) -> None:
         self.notes: list[Note] = []
-        self.port = port
+        self.port, self._pem = port, pem
         self.changes = 0
         """How often the routing has changed."""
         self.planner = Planner()
@@ -122,7 +125,8 @@ class Controller:
         server = grpc.aio.server(options=OPTIONS)
         server.add_generic_rpc_handlers((Agents(1, self.planner, self.planner, _anybody),))
         self.discovery.add_to(server)
-        self.port = server.add_insecure_port(f"127.0.0.1:{self.port}")
+        address = f"127.0.0.1:{self.port}"
+        self.port = server.add_insecure_port(address) if self._pem is None else server.add_secure_port(address, self._pem.credentials())
         await server.start()
         ticking = asyncio.create_task(self.discovery.run())
         self._started.set()

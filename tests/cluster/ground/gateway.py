@@ -4,6 +4,7 @@ import asyncio
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tests.brokers import free_port
 from tests.cluster.ground.envoy import Envoy, gateway
@@ -14,8 +15,9 @@ FREE = Address("127.0.0.1", 0)
 
 
 class GatewayPod:
-    def __init__(self, directory: Path, *controllers: str, node: str = "gw-0", concurrency: int = 1) -> None:
-        settings = gateway(node, *controllers, listen=FREE._replace(port=free_port()), helper=FREE, helper_grpc=FREE)
+    def __init__(self, directory: Path, *controllers: str, node: str = "gw-0", **more: Any) -> None:
+        """`more`: of the gateway's settings."""
+        settings = gateway(node, *controllers, listen=FREE._replace(port=free_port()), helper=FREE, helper_grpc=FREE, **more)
         self.helper = Helper(settings)
         self._loop = asyncio.new_event_loop()
         self._started, self._stop = asyncio.Event(), asyncio.Event()
@@ -23,7 +25,7 @@ class GatewayPod:
         self._thread = threading.Thread(target=self._run, args=(up,), daemon=True)
         self._thread.start()
         assert up.wait(10)
-        self.envoy = Envoy(directory, replace(settings, helper=self.helper.http, helper_grpc=self.helper.grpc), concurrency=concurrency)
+        self.envoy = Envoy(directory, replace(settings, helper=self.helper.http, helper_grpc=self.helper.grpc))
 
     @property
     def url(self) -> str:

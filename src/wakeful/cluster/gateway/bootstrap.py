@@ -21,6 +21,8 @@ LARGEST_RETRIED = 8 << 20
 """Bytes of a body that is kept for another try. Larger ones have one."""
 _STREAM_IDLE = "3600s"
 """After so long without a byte either way nobody is there any more. Models take what they take; deadlines are the daemon's."""
+_RECONNECT = {"base_interval": "0.2s", "max_interval": "2s"}
+"""Envoy's own pauses grow to 30 s: longer than a new leader waits for gateways before it counts without them."""
 _TYPES = "type.googleapis.com/envoy.extensions."
 _UNSTARTED = "x-wakeful-unstarted"
 
@@ -71,7 +73,7 @@ def bootstrap(gateway: Gateway) -> dict[str, Any]:
         "dynamic_resources": {
             "ads_config": {
                 "api_type": "DELTA_GRPC", "transport_api_version": "V3", "set_node_on_first_message_only": True,
-                "grpc_services": [{"envoy_grpc": {"cluster_name": CONTROLLER}}],
+                "grpc_services": [{"envoy_grpc": {"cluster_name": CONTROLLER, "retry_policy": {"retry_back_off": _RECONNECT}}}],
             },
             "cds_config": {"ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "5s"},
         },
@@ -212,7 +214,7 @@ def _controller(gateway: Gateway) -> dict[str, Any]:
             "@type": _TYPES + "transport_sockets.tls.v3.UpstreamTlsContext",
             "sni": name,
             "common_tls_context": {"alpn_protocols": ["h2"], "validation_context": {
-                "trusted_ca": {"filename": str(gateway.ca), "watched_directory": {"path": str(gateway.ca.parent)}},
+                "trusted_ca": {"filename": str(gateway.ca)},
                 "match_typed_subject_alt_names": [{"san_type": "IP_ADDRESS" if _is_ip(Address(name, 0)) else "DNS", "matcher": {"exact": name}}],
             }},
         }}

@@ -2,9 +2,8 @@
 name it in its metadata."""
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
+from functools import partial
 
 import aiohttp
 import grpc
@@ -20,6 +19,7 @@ from wakeful.cluster.gateway.waker import Waker
 TO_CONTROLLER = (
     ("grpc.initial_reconnect_backoff_ms", 200), ("grpc.max_reconnect_backoff_ms", 2000), ("grpc.dns_min_time_between_resolutions_ms", 1000),
     ("grpc.keepalive_time_ms", 10_000), ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.use_local_subchannel_pool", 1),  # else a new channel would wait out the pauses of the one before
 )
 STOP_SECONDS = 10.0
 """For requests that are under way when the helper is told to stop."""
@@ -37,9 +37,10 @@ class Helper:
     async def run(self, started: asyncio.Event, stop: asyncio.Event) -> None:
         """Serve from `started` until `stop`."""
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
-            channels = [await stack.enter_async_context(channel) for channel in _controllers(self._gateway)]
+            waker = Waker(partial(_channel, self._gateway), tasks, self.held)
+            stack.push_async_callback(waker.close)
             envoy = _text(self._gateway.listen._replace(host=_reachable(self._gateway.listen.host)))
-            passage = Passage(envoy, Waker(channels, tasks, self.held), Room())
+            passage = Passage(envoy, waker, Room())
             session = await stack.enter_async_context(aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(), auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(),
             ))
@@ -61,12 +62,13 @@ async def _listen_http(runner: web.ServerRunner, address: Address) -> Address:
     return address._replace(port=runner.addresses[0][1])
 
 
-def _controllers(gateway: Gateway) -> Sequence[grpc.aio.Channel]:
+def _channel(gateway: Gateway, number: int) -> grpc.aio.Channel:
+    """To the n-th controller, counted in a circle. Raises OSError where the certificates cannot be read."""
+    address = _text(gateway.controllers[number % len(gateway.controllers)])
     options = TO_CONTROLLER + ((("grpc.ssl_target_name_override", gateway.controller_name),) if gateway.controller_name else ())
     if gateway.ca is None:
-        return [grpc.aio.insecure_channel(_text(address), options) for address in gateway.controllers]
-    credentials = grpc.ssl_channel_credentials(Path(gateway.ca).read_bytes())
-    return [grpc.aio.secure_channel(_text(address), credentials, options) for address in gateway.controllers]
+        return grpc.aio.insecure_channel(address, options)
+    return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(gateway.ca.read_bytes()), options)
 
 
 def _text(address: Address) -> str:

@@ -2,7 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable
+from contextlib import suppress
 
 import grpc
 import msgspec
@@ -18,11 +19,13 @@ ASK = 3600.0
 
 
 class Waker:
-    """One call a model, however many wait. `channels` lead to the controllers, one of which leads and listens."""
+    """One call a model, however many wait."""
 
-    def __init__(self, channels: Sequence[grpc.aio.Channel], tasks: asyncio.TaskGroup, held: Held, now: Clock = monotonic) -> None:
-        self._controllers = itertools.cycle(channel.unary_stream(WAKE) for channel in channels)
-        self._wake = next(self._controllers)
+    def __init__(self, connect: Callable[[int], grpc.aio.Channel], tasks: asyncio.TaskGroup, held: Held, now: Clock = monotonic) -> None:
+        """`connect` gives a new channel for the n-th try: to another controller, with certificates as they are now."""
+        self._connect = connect
+        self._tries = itertools.count(1)
+        self._channel = connect(0)
         self._tasks, self._held, self._now = tasks, held, now
         self._tickets = itertools.count()
         self._waiting: dict[int, asyncio.Future[None]] = {}
@@ -39,6 +42,9 @@ class Waker:
         finally:
             del self._waiting[ticket]
             self._do(self._held.leave(ticket, model))
+
+    async def close(self) -> None:
+        await self._channel.close()
 
     def _do(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -63,7 +69,8 @@ class Waker:
 
     async def _ask(self, model: str, after: float) -> None:
         await asyncio.sleep(after)
-        call = self._wake(_encode(WakeAsk(model)), timeout=ASK)
+        channel = self._channel
+        call = channel.unary_stream(WAKE)(_encode(WakeAsk(model)), timeout=ASK)
         why = "its answer ended early"
         try:
             async for data in call:
@@ -78,5 +85,12 @@ class Waker:
             why = f"its answer cannot be read: {error}"
         finally:
             call.cancel()
-        self._wake = next(self._controllers)
         self._do(self._held.broken(model, why))
+        await self._replace(channel)
+
+    async def _replace(self, channel: grpc.aio.Channel) -> None:
+        """It has failed, for one model or for several at once."""
+        if self._channel is channel:
+            with suppress(OSError):  # certificates that are just being exchanged
+                self._channel = self._connect(next(self._tries))
+                await channel.close()
