@@ -108,9 +108,8 @@ class App:
 
     def _make_agent(self, settings: ClusterSettings) -> "Agent":
         from wakeful.cluster.agent.agent import Agent  # noqa: PLC0415 - imports gRPC, and a daemon on its own needs none of it
-        from wakeful.cluster.agent.nearby import Nearby  # noqa: PLC0415 - likewise
 
-        return Agent(settings, self.engine, self.repository, Nearby(settings.claims_dir).fetch, self._spawn)
+        return Agent(settings, self.engine, self.repository, self._spawn)
 
     def _make_model(self, settings: ModelSettings) -> Model:
         file = ModelFile(settings.path, settings.backend, library_of(settings.backend), self.knowledge, self.cache)

@@ -1,6 +1,7 @@
 """Starting the daemon: take the address, tell people what begins here, serve."""
 
 import errno
+import os
 import shlex
 import socket
 from collections.abc import Callable
@@ -37,6 +38,8 @@ def run(settings: Settings, started: float, reread: Callable[[], Settings]) -> i
                 _complain_of_address(settings.server.host, port, option, error)
                 return WRONG_USE
     allow_descriptors()
+    if settings.cluster is not None:  # what gRPC does in a child between fork and exec killed one in ten of those that fetch models
+        os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     return CUT if uvloop.run(_serve(settings, sockets, started, reread, certificate)) else DONE
 
 

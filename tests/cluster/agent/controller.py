@@ -109,9 +109,12 @@ class Controller:
 
     async def _tell(self, messages: Sequence[ToAgent]) -> None:
         async with self._one:
-            for context in list(self._streams):
-                for message in messages:
-                    await context.write(msgspec.msgpack.encode(message))
+            await self._write(messages)
+
+    async def _write(self, messages: Sequence[ToAgent]) -> None:
+        for context in list(self._streams):
+            for message in messages:
+                await context.write(msgspec.msgpack.encode(message))
 
     def want(self, **models: Wanted | None) -> None:
         """A change of what is wanted; None: not any more."""
@@ -120,10 +123,11 @@ class Controller:
     async def _want(self, models: dict[str, Wanted | None]) -> None:
         changed = {name: wanted for name, wanted in models.items() if wanted is not None}
         gone = [name for name, wanted in models.items() if wanted is None]
-        self.models = {name: wanted for name, wanted in (self.models | changed).items() if name not in gone}
-        if self._streams:
-            self._version += 1
-            await self._tell([Desired(self.epoch, self._version, self._version - 1, changed, gone)])
+        async with self._one:
+            self.models = {name: wanted for name, wanted in (self.models | changed).items() if name not in gone}
+            if self._streams:
+                self._version += 1
+                await self._write([Desired(self.epoch, self._version, self._version - 1, changed, gone)])
 
     def of(self, kind: type[AnyMessage]) -> list[AnyMessage]:
         return [message for message in self.heard if isinstance(message, kind)]

@@ -59,8 +59,6 @@ def test_what_is_wanted_is_served_and_what_is_not_is_not(tmp_path: Path) -> None
 def test_a_late_caller_of_a_model_that_moved_may_try_elsewhere(tmp_path: Path) -> None:
     model = onnx_models.times(tmp_path / "m.onnx", 2)
     with controlling() as controller, pod(tmp_path / "pod", controller) as daemon:
-        controller.models = {"doubler": wanted(model)}
-        controller.wait(lambda: controller.of(Hello), "hello")
         controller.want(doubler=wanted(model))
         controller.wait_state("doubler", "ready")
         controller.want(doubler=None)
@@ -161,15 +159,40 @@ def test_a_restarted_container_serves_what_it_served_without_a_controller(tmp_pa
     with controlling() as controller:
         with pod(tmp_path / "pod", controller) as daemon:
             controller.wait(lambda: controller.of(Hello), "hello")
-            controller.want(doubler=wanted(model, secret={"key": "hush"}))
+            controller.want(doubler=wanted(model))
             controller.wait_state("doubler", "ready")
             remembered = tmp_path / "pod" / "state" / "desired.msgpack"
             wait_until(lambda: remembered.exists() and b"sha256" in remembered.read_bytes(), "it is written down")
-            assert b"hush" not in remembered.read_bytes()
             daemon.stop(signal.SIGKILL)
         controller.stop()
         with pod(tmp_path / "pod", controller) as daemon:
             assert answer(daemon) == (200, [2.0, 4.0, 6.0, 8.0]), "ready means that it is served"
+
+
+def test_many_models_come_a_few_at_a_time_and_more_of_them_than_fit(tmp_path: Path) -> None:
+    """F8. More than may be loaded at once are registered, and those that nobody has asked for go first."""
+    count, at_once, fit = 24, 3, 4
+    models = {f"m{factor}": onnx_models.times(tmp_path / f"{factor}.onnx", factor) for factor in range(count)}
+    with controlling() as controller:
+        controller.models = {name: wanted(model) for name, model in models.items()}
+        limits = ["--max-loaded-models", str(fit)]
+        with pod(tmp_path / "pod", controller, options=limits, WAKEFUL_CLUSTER_MAX_LOADS=str(at_once)) as daemon:
+            controller.wait(lambda: sum(held.state == "ready" for held in controller.held.values()) == count, "all are ready")
+            assert {state for _, state, _ in controller.states} == {"loading", "ready"}
+            loading = most = 0
+            for _, state, _ in controller.states:
+                loading += 1 if state == "loading" else -1
+                most = max(most, loading)
+            assert 1 < most <= at_once
+            for factor in range(fit):
+                assert answer(daemon, f"m{factor}") == (200, [factor * number for number in DATA])
+            wait_until(lambda: len(daemon.replicas()) <= fit, "no more are loaded than may be")
+            wait_until(lambda: (tmp_path / "pod" / "state" / "desired.msgpack").read_bytes().count(b"sha256") == count, "all is written down")
+            daemon.stop(signal.SIGKILL)
+        controller.stop()
+        with pod(tmp_path / "pod", controller, options=limits) as daemon:
+            assert len(daemon.call("GET", "/v1/models")[1]) == count, "ready means that all are registered"
+            assert [answer(daemon, f"m{factor}")[0] for factor in range(fit)] == [200] * fit
 
 
 def test_an_old_leader_is_not_obeyed_and_a_new_one_is_found(tmp_path: Path) -> None:
@@ -234,11 +257,13 @@ def test_lag_and_silence_are_flagged_at_once(tmp_path: Path, pods: Pods) -> None
 
 def test_a_reload_that_fails_and_processes_that_die_are_told(tmp_path: Path, pods: Pods) -> None:
     controller, daemon = pods
-    file = onnx_models.times(tmp_path / "m.onnx", 2)
+    file = onnx_models.times(tmp_path / "frail.onnx", 2)
     controller.want(frail=wanted(file, serving={"prepare": "off"}))
-    controller.wait_state("frail", "ready")
+    held = controller.wait_state("frail", "ready")
     daemon.call("POST", "/v2/repository/models/frail/unload")
-    file.write_bytes(b"no model")
+    fetched = daemon.directory / "state" / "artifacts" / held.artifact.partition(":")[2] / "files" / "frail.onnx"
+    fetched.chmod(0o600)
+    fetched.write_bytes(b"no model")
     assert infer(daemon, "frail")[0] == 503
     held = controller.wait_state("frail", "failed")
     assert "it was loaded before" in held.error
@@ -279,15 +304,7 @@ def test_a_drain_without_a_leader_ends_at_half_of_the_grace(tmp_path: Path) -> N
 
 
 def drain(directory: Path) -> "subprocess.Popen[str]":
-    program = """
-import sys
-from wakeful.cli import cluster_drain
-from wakeful.cli.parser import Parser
-parser = Parser("wakeful cluster drain", "")
-cluster_drain.add_arguments(parser)
-sys.exit(cluster_drain.run(parser.parse(sys.argv[1:])))
-"""
-    command = [sys.executable, "-c", program, "--socket", str(directory / "agent.sock")]
+    command = [sys.executable, "-m", "wakeful", "cluster", "drain", "--socket", str(directory / "agent.sock")]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

@@ -68,7 +68,9 @@ def test_only_what_has_changed_is_told() -> None:
     assert told.news({"a": HeldNow("ready", "r", 1100)}, used) == Report({"a": HeldNow("ready", "r", 1100)})
     assert told.news({"a": HeldNow("failed", "r", 1100, "why")}, {"a": UseNow(6, 5)}) == Report(
         {"a": HeldNow("failed", "r", 1100, "why")}, [], {"a": UseNow(6, 5)})
-    assert told.news({}, {"a": UseNow(7, 6)}) == Report({}, ["a"])
+    assert told.news({}, {"a": UseNow(7, 6)}) is None, "it is not looked at"
+    assert told.news({"a": None}, {"a": UseNow(7, 6)}) == Report({}, ["a"])
+    assert told.news({"a": None}, {}) is None
     assert told.news(held, {}) == Report(held)
 
 

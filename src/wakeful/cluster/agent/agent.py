@@ -9,11 +9,13 @@ from typing import Any
 from wakeful import __version__
 from wakeful.clock import monotonic, wall
 from wakeful.cluster.agent import gauges, memory
+from wakeful.cluster.agent.cache import Cache
 from wakeful.cluster.agent.drain import Drain
+from wakeful.cluster.agent.fetch import Fetcher, FetchLimits
 from wakeful.cluster.agent.health import Deaths, Quiet
 from wakeful.cluster.agent.link import Hangup, Link
 from wakeful.cluster.agent.orders import Heard, Orders
-from wakeful.cluster.agent.shelf import Fetch, Shelf
+from wakeful.cluster.agent.shelf import Shelf
 from wakeful.cluster.agent.told import Told
 from wakeful.cluster.agent.watch import Reading, Thresholds, Watch, use
 from wakeful.cluster.wire import PROTOCOL, Adopt, Desired, DrainAsked, FromAgent, HeldNow, Hello, Refused, Released, Report, ToAgent, UseNow
@@ -27,6 +29,8 @@ log = logging.getLogger(__name__)
 
 QUIET_SECONDS = 0.1
 """Between two looks at models that finish."""
+AT_A_TIME = 50
+"""Models, about half a millisecond."""
 SAVE_SECONDS = 0.2
 """What comes together is written down together."""
 
@@ -35,7 +39,7 @@ class Agent:
     """Made before the daemon is ready, and started with it."""
 
     def __init__(
-        self, settings: ClusterSettings, engine: Engine, repository: Repository, fetch: Fetch, spawn: Callable[[Coroutine[Any, Any, None]], None],
+        self, settings: ClusterSettings, engine: Engine, repository: Repository, spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._settings = settings
         self._engine = engine
@@ -45,8 +49,12 @@ class Agent:
         self._ports: tuple[int, int | None] = 0, None
         self._token = ""
         self._orders = Orders()
-        self._shelf = Shelf(repository, engine.events, fetch, settings.max_loads, spawn, self._changed)
+        self._cache = Cache(settings.artifacts_dir, settings.artifacts_limit)
+        self._fetcher = Fetcher(self._cache, settings.claims_dir, FetchLimits(settings.max_downloads))
+        self._shelf = Shelf(repository, engine.events, self._fetcher, settings.max_loads, spawn, self._changed)
         self._told = Told({}, {})
+        self._dirty: set[str] = set()
+        """Models of which something may not be told yet."""
         self._outbox: list[FromAgent] = []
         self._link = Link(settings.controllers, settings.ca_file, self._hello, self._take, self._news, engine.events)
         self._drain = Drain(settings.socket, settings.grace, self._drain_asked, lambda: self._link.connected, self._left, engine.events)
@@ -69,11 +77,16 @@ class Agent:
 
     async def restore(self) -> None:
         """Serve again what was served before the container was restarted, as far as that needs nobody else. The daemon is ready afterwards."""
+        try:
+            await asyncio.to_thread(self._cache.sweep)
+        except OSError as error:
+            text = f"no model can be fetched, because {self._settings.artifacts_dir} cannot be written: {error.strerror}"
+            self._events.emit("cluster", "", text, code="artifacts")
         remembered = await asyncio.to_thread(memory.recall, self._settings.state_dir)
         if remembered is None:
             return
         self._orders = Orders(remembered.models, remembered.epoch)
-        count = await self._shelf.restore(remembered.models, remembered.proven)
+        count = await self._shelf.restore(remembered.models, remembered.proven, self._cache)
         text = f"{count} of {len(remembered.models)} models that were wanted before the restart are here, and served without asking anybody"
         self._events.emit("cluster", "", text, models=count, code="restored")
 
@@ -98,6 +111,7 @@ class Agent:
             await self._link.run()
         finally:
             self._drain.close()
+            await self._fetcher.close()
 
     # ── what the controller says ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -130,6 +144,7 @@ class Agent:
     def _hello(self) -> Hello:
         held = self._held()
         self._told = Told(held, self._uses)
+        self._dirty.clear()
         self._outbox = [DrainAsked()] if self._drain.since is not None else []
         settings, (http_port, grpc_port) = self._settings, self._ports
         limits = {"lag_threshold": settings.lag_threshold, "inactive": settings.inactive}
@@ -151,21 +166,26 @@ class Agent:
 
     def _news(self) -> list[FromAgent]:
         messages, self._outbox = self._outbox, []
-        if (report := self._told.news(self._held(), self._uses)) is not None:
+        dirty, self._dirty = self._dirty, set()
+        if (report := self._told.news({name: self._held_of(name) for name in dirty}, self._uses)) is not None:
             messages.insert(0, report)
         return messages
 
     def _held(self) -> dict[str, HeldNow]:
-        found = ((name, place.held(self._footprints.get(name, 0))) for name, place in self._shelf.places.items())
-        return {name: held for name, held in found if held is not None}
+        return {name: held for name in self._shelf.places if (held := self._held_of(name)) is not None}
+
+    def _held_of(self, name: str) -> HeldNow | None:
+        place = self._shelf.places.get(name)
+        return None if place is None else place.held(self._footprints.get(name, 0))
 
     def _say(self, *messages: FromAgent) -> None:
         if self._link.connected:
             self._outbox.extend(messages)
             self._link.wake.set()
 
-    def _changed(self) -> None:
+    def _changed(self, name: str) -> None:
         """Something of a model may have to be told, or written down."""
+        self._dirty.add(name)
         self._link.wake.set()
         self._unsaved.set()
 
@@ -179,7 +199,8 @@ class Agent:
 
     def _models(self, name: str) -> list[Model]:
         """Those that callers reach under the name, and those that finish their work."""
-        return [*self._repository.registry.versions(name), *(model for model in self._repository.unregistered if model.id == name)]
+        leaving = self._repository.unregistered
+        return [*self._repository.registry.versions(name), *([model for model in leaving if model.id == name] if leaving else ())]
 
     def _heard(self, kind: str, key: str, text: str) -> None:
         """An event of the daemon: if it is about one of our models, it may not be as it was."""
@@ -203,45 +224,44 @@ class Agent:
         ailing = f"it was loaded before, and does not load now: {failed.message}" if failed else self._deaths.verdict(name, monotonic())
         if ailing != place.ailing:
             place.ailing = ailing
-            self._changed()
+            self._changed(name)
 
     async def _look_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(self._settings.stats_period)
-            self._look()
+            await self._look()
             self._say(Report())  # that there is nothing new is news: the stream is alive
 
-    def _look(self) -> None:
-        """Figures of the period that ends now, and what of it has to be told."""
-        now = monotonic()
+    async def _look(self) -> None:
+        """Figures of the period that ends now, and what of it has to be told. A few models at a time, so that no request waits for it."""
         stats, calls = self._engine.metrics.by_name(), gauges.calls_by_model(self._engine)
         resident = self._engine.supervisor.resident_by_model()
-        leaving: dict[str, list[Model]] = {}
-        for model in self._repository.unregistered:
-            leaving.setdefault(model.id, []).append(model)
         seen: dict[str, tuple[UseNow, float]] = {}
         thresholds: dict[str, Thresholds] = {}
-        readings: dict[str, Reading] = {}
-        for name, place in self._shelf.places.items():
+        for number, (name, place) in enumerate(list(self._shelf.places.items())):
+            if number % AT_A_TIME == 0:
+                await asyncio.sleep(0)
             if place.served is None:
                 continue
-            registered = self._repository.registry.versions(name)
-            models = registered + leaving[name] if name in leaving else registered
-            reading = readings[name] = gauges.read(models, stats.get(name, ()), calls.get(name, ()), now)
-            self._uses[name] = figures = use(self._readings.get(name, reading), reading, self._wall)
-            self._footprints[name] = gauges.footprint(registered, resident, self._footprints.get(name, 0))
+            now = monotonic()
+            models = self._models(name)
+            reading = gauges.read(models, stats.get(name, ()), calls.get(name, ()), now)
+            figures = use(self._readings.get(name, reading), reading, self._wall)
+            footprint = gauges.footprint(models, resident, self._footprints.get(name, 0))
+            if figures != self._uses.get(name) or footprint != self._footprints.get(name):
+                self._dirty.add(name)
+            self._readings[name], self._uses[name], self._footprints[name] = reading, figures, footprint
             came = self._came.setdefault(name, now)
             seen[name] = figures, now - max(came, reading.last_used or came)
             if (wanted := place.wanted) is not None:
                 thresholds[name] = Thresholds(wanted.lag_threshold, wanted.inactive)
             if place.ailing:
                 self._examine(name)
-        self._readings = readings
         self._forget_all_but(seen)
         self._say(*self._watch.look(seen, thresholds))
 
     def _forget_all_but(self, seen: Mapping[str, object]) -> None:
-        for known in (self._uses, self._footprints, self._came):
+        for known in (self._readings, self._uses, self._footprints, self._came):
             for name in [name for name in known if name not in seen]:
                 del known[name]
 
@@ -262,7 +282,7 @@ class Agent:
                 reading = gauges.read(self._models(name), stats.get(name, ()), calls.get(name, ()), now)
                 if self._finishing.setdefault(name, Quiet(now)).look(reading.arrived, reading.in_flight, now):
                     place.quiet = True
-                    self._changed()
+                    self._changed(name)
 
     # ── on disk ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -6,12 +6,14 @@ then takes its place; where that does not load, the one before serves on.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from wakeful.cluster.agent.cache import Cache, Use
+from wakeful.cluster.agent.fetch import Fetcher, FetchFailed
 from wakeful.cluster.agent.memory import Proven
 from wakeful.cluster.wire import HeldNow, Wanted
 from wakeful.config.delivered import delivered
@@ -27,28 +29,10 @@ REMEMBERED_NAMES = 10_000
 """Models that were here, and whose late callers are told to try elsewhere."""
 
 
-class Files(Protocol):
-    """A model's files on this machine, which stay until they are released."""
-
-    path: Path
-    revision: str
-    nbytes: int
-
-    def release(self) -> None: ...
-
-
-class FetchFailed(Exception):
-    """Says what could not be fetched, and why."""
-
-
-Fetch = Callable[[str, str, Mapping[str, str]], Awaitable[Files]]
-"""URI, the revision that the files must have (empty: any) and the keys of the storage. Raises FetchFailed."""
-
-
 class Served:
     """What callers reach under a name."""
 
-    def __init__(self, revision: str, files: Files) -> None:
+    def __init__(self, revision: str, files: Use) -> None:
         self.revision = revision
         self.files = files
 
@@ -99,16 +83,16 @@ class Place:
 
 class Shelf:
     def __init__(
-        self, repository: Repository, events: Events, fetch: Fetch, at_once: int, spawn: Callable[[Coroutine[Any, Any, None]], object],
-        changed: Callable[[], None],
+        self, repository: Repository, events: Events, fetcher: Fetcher, at_once: int, spawn: Callable[[Coroutine[Any, Any, None]], object],
+        changed: Callable[[str], None],
     ) -> None:
-        """`at_once`: first loads; more would starve what is served. `changed` is called whenever there is something to tell of a model."""
+        """`at_once`: first loads; more would starve what is served. `changed` is called whenever there is something to tell of a model: its name."""
         self.places: dict[str, Place] = {}
         self.proven: dict[str, Proven] = {}
         """What has loaded here, in this life or an earlier one."""
         self._repository = repository
         self._events = events
-        self._fetch = fetch
+        self._fetcher = fetcher
         self._turns = asyncio.Semaphore(at_once)
         self._spawn = spawn
         self._changed = changed
@@ -132,7 +116,7 @@ class Shelf:
             if not place.busy:
                 place.busy = True
                 self._spawn(self._attain(name, place))
-        self._changed()
+            self._changed(name)
 
     async def _attain(self, name: str, place: Place) -> None:
         """Bring a place to what is wanted there, whatever that becomes meanwhile."""
@@ -150,7 +134,7 @@ class Shelf:
             if place.wanted is not None and place.settled and (place.served is None or place.pinned == place.wanted.pinned):
                 break
         place.busy = False
-        self._changed()
+        self._changed(name)
 
     # ── bringing ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -165,7 +149,7 @@ class Shelf:
 
     async def _in_turn(self, name: str, place: Place, wanted: Wanted) -> None:
         async with self._turns:
-            files: list[Files] = []
+            files: list[Use] = []
             try:
                 await self._bring(name, place, wanted, files)
             except (FetchFailed, ConfigError, WakefulError) as error:
@@ -179,14 +163,14 @@ class Shelf:
                 for one in files:
                     if place.served is None or place.served.files is not one:
                         one.release()
-                self._changed()
+                self._changed(name)
 
-    async def _bring(self, name: str, place: Place, wanted: Wanted, files: list[Files]) -> None:
+    async def _bring(self, name: str, place: Place, wanted: Wanted, files: list[Use]) -> None:
         place.loading = True
         if place.served is None:
             self._repository.registry.elsewhere[name] = f"model {name} is on its way to this server: ask another one"
-        self._changed()
-        fetched = await self._fetch(wanted.storage_uri, wanted.artifact, wanted.secret)
+        self._changed(name)
+        fetched = await self._fetcher.fetch(wanted.storage_uri, wanted.artifact, wanted.secret)
         files.append(fetched)
         settings, _ = await asyncio.to_thread(self._settings, name, fetched.path, wanted)
         await self._repository.deliver(name, settings, partial(self._serves, name, place, wanted, fetched))
@@ -195,14 +179,14 @@ class Shelf:
         defaults = self._repository.defaults
         return delivered(name, path, wanted.revision, wanted.serving, defaults, wanted.backend, pinned=wanted.pinned)
 
-    def _serves(self, name: str, place: Place, wanted: Wanted, files: Files) -> None:
+    def _serves(self, name: str, place: Place, wanted: Wanted, files: Use) -> None:
         before, place.served = place.served, Served(wanted.revision, files)
         place.attempt, place.loading, place.ailing, place.pinned = None, False, "", wanted.pinned
         self._repository.registry.elsewhere.pop(name, None)
         self.proven[name] = Proven(wanted.revision, files.revision)
         if before is not None and before.files is not files:
             before.files.release()
-        self._changed()
+        self._changed(name)
 
     async def _pin(self, name: str, place: Place, wanted: Wanted) -> None:
         """A Model may be pinned or let loose without another revision."""
@@ -227,22 +211,24 @@ class Shelf:
 
     # ── after a restart ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def restore(self, models: Mapping[str, Wanted], proven: Mapping[str, Proven]) -> int:
+    async def restore(self, models: Mapping[str, Wanted], proven: Mapping[str, Proven], cache: Cache) -> int:
         """Serve what has loaded in an earlier life and whose files are still here, without loading it. Returns how many there are; the others take
         the usual way."""
         count = 0
         for name, wanted in models.items():
             known = proven.get(name)
-            if known is None or known.revision != wanted.revision:
+            files = cache.use(known.artifact) if known is not None and known.revision == wanted.revision else None
+            if files is None:
                 continue
             place = self.places[name] = Place()
             place.wanted = wanted
-            with suppress(FetchFailed, ConfigError, WakefulError):
-                files = await self._fetch(wanted.storage_uri, known.artifact, {})
+            try:
                 settings, _ = self._settings(name, files.path, wanted)
                 await self._repository.deliver(name, settings, partial(self._serves, name, place, wanted, files), proven=True)
                 count += 1
-            if place.served is None:
+            except (ConfigError, WakefulError) as error:
+                self._events.emit("cluster", name, f"it was served before the restart, and cannot be at once now: {_words(error)}", code="restored")
+                files.release()
                 del self.places[name]
         return count
 

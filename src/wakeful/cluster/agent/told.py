@@ -17,11 +17,11 @@ class Told:
         self._held = dict(held)
         self._use = dict(use)
 
-    def news(self, held: Mapping[str, HeldNow], use: Mapping[str, UseNow]) -> Report | None:
-        """What is not told yet, which counts as told from now on; None: nothing."""
-        changed = {name: now for name, now in held.items() if _differs(self._held.get(name), now)}
-        gone = [name for name in self._held if name not in held]
-        used = {name: now for name, now in use.items() if name in held and now != self._use.get(name)}
+    def news(self, held: Mapping[str, HeldNow | None], use: Mapping[str, UseNow]) -> Report | None:
+        """What of these models is not told yet, which counts as told from now on; None: nothing. A model without state is gone."""
+        changed = {name: now for name, now in held.items() if now is not None and _differs(self._held.get(name), now)}
+        gone = [name for name, now in held.items() if now is None and name in self._held]
+        used = {name: use[name] for name, now in held.items() if now is not None and name in use and use[name] != self._use.get(name)}
         if not changed and not gone and not used:
             return None
         self._held |= changed
