@@ -50,7 +50,7 @@ class Agent:
         self._token = ""
         self._orders = Orders()
         self._cache = Cache(settings.artifacts_dir, settings.artifacts_limit)
-        self._fetcher = Fetcher(self._cache, settings.claims_dir, FetchLimits(settings.max_downloads))
+        self._fetcher = Fetcher(self._cache, claims=settings.claims_dir, limits=FetchLimits(settings.max_downloads))
         self._shelf = Shelf(repository, engine.events, self._fetcher, settings.max_loads, spawn, self._changed)
         self._told = Told({}, {})
         self._dirty: set[str] = set()

@@ -22,7 +22,8 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 """Seconds between two rounds over all addresses. A leader is found within seconds of its election."""
 OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),  # a controller that stands still keeps its connections
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),  # a controller that stands still keeps its connections, and gRPC itself would wait a minute
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.use_local_subchannel_pool", 1),  # else a new channel would wait out the pauses of the one before
