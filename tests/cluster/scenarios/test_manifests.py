@@ -49,6 +49,7 @@ spec:
   minReplicas: 1
   replicas: 1
 """
+pytestmark = pytest.mark.usefixtures("seldon_kinds")
 OURS, SELDONS = "wakeful.dev/v1alpha1", "mlops.seldon.io/v1alpha1"
 
 
@@ -198,7 +199,7 @@ def test_the_seeds_manifest_is_taken_as_it_stands(cluster: Cluster, group: str, 
 
 @pytest.mark.parametrize(("group", "resource"), [(OURS, "servers.wakeful.dev"), (SELDONS, "server")])
 def test_the_seeds_command_makes_an_autoscaler(cluster: Cluster, group: str, resource: str) -> None:
-    """Where both groups are, `server` alone means Seldon's: kubectl takes the first in the alphabet."""
+    """Where both groups are, `server` alone means Seldon's: kubectl takes the first in the alphabet. Ours alone: test_01_hpa_on_cpu.py."""
     spec = {} if group == OURS else {"serverConfig": "triton"}
     cluster.apply({"apiVersion": group, "kind": "Server", "metadata": {"name": "triton"}, "spec": spec})
     cluster.kubectl("autoscale", resource, "triton", "--cpu-percent=50", "--min=1", "--max=5")
