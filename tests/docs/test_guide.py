@@ -10,6 +10,7 @@ from tests.docs.guide import GUIDE, Block, blocks, manifests, missing
 from wakeful.cluster.agent.stores import SECRET_KEYS
 from wakeful.cluster.crds import crds
 from wakeful.config.cluster import NAMES
+from wakeful.config.schema import ClusterTable
 
 PAGE = GUIDE.read_text("utf-8")
 KINDS = {crd["spec"]["names"]["kind"]: crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] for crd in crds()}
@@ -51,6 +52,10 @@ def test_keys_of_secrets_are_those_that_are_taken() -> None:
     rows = dict(re.findall(r"^\| `(\w+)://[^|]*\|[^|]*\| ([^|]*)\|", PAGE, re.MULTILINE))
     told = {scheme: frozenset(re.findall(r"`([A-Z_]+)`", cell)) for scheme, cell in rows.items()}
     assert told == {**{scheme: keys for scheme, keys in SECRET_KEYS.items() if scheme != "http"}, "pvc": frozenset(), "file": frozenset()}
+
+
+def test_claims_are_mounted_where_the_daemon_looks() -> None:
+    assert f"`{ClusterTable.model_fields['claims_dir'].default}/CLAIM`" in PAGE
 
 
 def test_variables_of_autoscaling_are_those_that_are_read() -> None:
