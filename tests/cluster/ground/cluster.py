@@ -91,13 +91,13 @@ class Cluster:
         self.api.merge(self.api.path(version, kind, self.namespace, name), patch)
 
     def kubectl(self, *arguments: str, good: bool = True, stdin: str = "") -> str:
-        """The real one, in this namespace: what it prints. `good=False`: it must fail, and what it says is returned."""
+        """The real one, in this namespace: what it prints. `good=False`: it must fail, and why is returned."""
         done = subprocess.run(
             [str(self.plane.programs / "kubectl"), "--kubeconfig", str(self.plane.kubeconfig_path), "--namespace", self.namespace, *arguments],
             input=stdin, capture_output=True, text=True, timeout=120, check=False, env={"HOME": str(self.directory)},
         )
         assert (done.returncode == 0) == good, f"kubectl {shlex.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
-        return done.stdout + done.stderr
+        return done.stdout if good else done.stderr
 
     def node(self, name: str = "a", *, labels: Mapping[str, str] | None = None) -> Node:
         """A node of this scenario, started at the first call."""

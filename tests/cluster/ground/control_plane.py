@@ -72,8 +72,7 @@ class ControlPlane:
             self.apiserver.start()
             self.apiserver.wait_until(self.ready, "the API server is ready", START_SECONDS)
             self.metrics.register()
-            for crd in crds:
-                self.api.apply(crd)
+            self._make_known(crds)
             self.manager.start()
         except BaseException:
             self.close()
@@ -105,17 +104,28 @@ class ControlPlane:
     @contextmanager
     def kinds(self, crds: Sequence[Object]) -> Iterator[None]:
         """More kinds, for the time of a block."""
-        for crd in crds:
-            self.api.apply(crd)
         try:
-            paths = [self.api.path_of(crd) for crd in crds]
-            wait_until(lambda: all(condition_of(self.api.get(path), "Established")["status"] == "True" for path in paths), "the kinds are known")
+            self._make_known(crds)
             yield
         finally:
             paths = [self.api.path_of(crd) for crd in crds]
             for path in paths:
                 self.api.delete(path)
             wait_until(lambda: not any(self.api.get(path) for path in paths), "the kinds are gone")
+
+    def _make_known(self, crds: Sequence[Object]) -> None:
+        for crd in crds:
+            self.api.apply(crd)
+        wait_until(lambda: all(map(self._is_known, crds)), "the API server knows the kinds")
+
+    def _is_known(self, crd: Object) -> bool:
+        """Established, and found by whoever asks what there is, which is a little later."""
+        spec = crd["spec"]
+        try:
+            self.api.path(f"{spec['group']}/{spec['versions'][0]['name']}", spec["names"]["kind"], None)
+        except (KeyError, ApiError):
+            return False
+        return condition_of(self.api.get(self.api.path_of(crd)), "Established")["status"] == "True"
 
     def kubeconfig(self, token: str, path: Path, namespace: str = "default") -> Path:
         """A file that kubectl and others find the API server by."""

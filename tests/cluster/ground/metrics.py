@@ -52,8 +52,7 @@ class Metrics:
             def log_message(self, format: str, *arguments: object) -> None:
                 """Nobody reads that."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -110,6 +109,13 @@ class Metrics:
         described = {"kind": KINDS.get(kind, kind), "namespace": namespace, "name": name, "apiVersion": "wakeful.dev/v1alpha1"}
         items = [] if value is None else [{"describedObject": described, "metric": {"name": METRIC}, "timestamp": now(), "value": value}]
         return {"kind": "MetricValueList", "apiVersion": CUSTOM, "metadata": {}, "items": items}
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that left: the API server, when it was killed."""
 
 
 def _resources(version: str) -> Object:

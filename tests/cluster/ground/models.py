@@ -28,11 +28,11 @@ def slow_to_load(directory: Path, name: str, seconds: float) -> str:
     return f"file://{place}"
 
 
-def slow_to_answer(directory: Path, name: str, seconds: float) -> str:
-    """The same, with so many seconds for each run."""
+def slow_to_answer(directory: Path, name: str, seconds: float, mb: int = 0) -> str:
+    """The same, with so many seconds for each run, and so many MiB that nobody shares."""
     place = _place(directory, name)
     run = f'time.sleep({seconds}); return {{"y": inputs["x"] * inputs["x"].dtype.type({factor_of(name)})}}'
-    python_models.model(place, top="import time", predict=run)
+    python_models.model(place, top="import time", load=f"self.weight = b'w' * ({mb} << 20)", predict=run)
     return f"file://{place}"
 
 

@@ -7,9 +7,9 @@ from tests.cluster.ground.manifests import QUICK, model, server
 
 def test_a_full_server_leaves_target_and_readiness_alone(cluster: Cluster) -> None:
     gateway = cluster.up(
-        server("triton", replicas=2, memory_limit="1GiB", overcommitPercent=0),
-        model("filler", models.quick(cluster.directory, "filler"), replicas=1, memory="900Mi"),
-        model("m", models.slow_to_answer(cluster.directory, "m", 0.2), minReplicas=1, memory="600Mi", autoscaling=QUICK),
+        server("triton", replicas=2, memory_limit="300MiB", overcommitPercent=0, capabilities=["python"]),
+        model("filler", models.slow_to_answer(cluster.directory, "filler", 0.0, mb=200), replicas=1, memory="200Mi"),
+        model("m", models.slow_to_answer(cluster.directory, "m", 0.2, mb=150), minReplicas=1, memory="150Mi", autoscaling=QUICK),
     )
     m = cluster.model("m")
     with cluster.load(gateway.http, ["m"], 40) as load:
