@@ -22,6 +22,7 @@ from tests.cluster.ground.processes import Process, tail_of
 from tests.cluster.ground.proxy import Proxy
 from tests.cluster.ground.scheduler import Scheduler
 from tests.cluster.ground.views import PodView, View
+from tests.daemon import alive, wait_until
 from wakeful.cluster.manifests import CONTROLLER, CONTROLLER_PORT
 
 PODS_PER_NODE = 50
@@ -34,11 +35,14 @@ PATIENCE = 20.0
 class Node:
     """A test kubelet. Losing it ends its pods without a word to anybody."""
 
-    def __init__(self, name: str, process: Process) -> None:
-        self.name, self.process = name, process
+    def __init__(self, name: str, process: Process, directory: Path) -> None:
+        self.name, self.process, self._directory = name, process, directory
 
     def lose(self) -> None:
+        """Returns when nothing of it runs any more."""
         self.process.kill()
+        pids = [int(path.read_text()) for path in self._directory.glob("*.pid")]
+        wait_until(lambda: not any(alive(pid) for pid in pids), f"the pods of {self.name} are gone")
 
     def come_back(self) -> None:
         self.process.start()
@@ -102,7 +106,7 @@ class Cluster:
     def node(self, name: str = "a", *, labels: Mapping[str, str] | None = None) -> Node:
         """A node of this scenario, started at the first call."""
         if name not in self.nodes:
-            self.nodes[name] = Node(self._node_name(name), self._kubelet(name, dict(labels or {})).start())
+            self.nodes[name] = Node(self._node_name(name), self._kubelet(name, dict(labels or {})).start(), self.directory / "nodes" / name)
             self.scheduler.nodes.add(self._node_name(name))
         return self.nodes[name]
 
@@ -271,7 +275,7 @@ class Cluster:
             process.kill()
         self.scheduler.stop()
         for node in self.nodes.values():
-            node.process.kill()
+            node.lose()
             with suppress(ApiError, *OFFLINE):
                 self.api.delete(f"/api/v1/nodes/{node.name}")
         with suppress(ApiError, *OFFLINE):

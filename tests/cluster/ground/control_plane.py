@@ -125,7 +125,7 @@ class ControlPlane:
             self.api.path(f"{spec['group']}/{spec['versions'][0]['name']}", spec["names"]["kind"], None)
         except (KeyError, ApiError):
             return False
-        return condition_of(self.api.get(self.api.path_of(crd)), "Established")["status"] == "True"
+        return bool(condition_of(self.api.get(self.api.path_of(crd)), "Established")["status"] == "True")
 
     def kubeconfig(self, token: str, path: Path, namespace: str = "default") -> Path:
         """A file that kubectl and others find the API server by."""

@@ -1,14 +1,16 @@
 """Scenario 15: one of two servers leaves under load. And what looks like leaving, but is a container's restart, moves no model."""
 
 from tests.cluster.ground import models
+from tests.cluster.ground.api import Object
 from tests.cluster.ground.cluster import Cluster
 from tests.cluster.ground.manifests import model, server
 
 NAMES = ["m0", "m1", "m2", "m3"]
 
 
-def _up(cluster: Cluster) -> tuple[str, str]:
-    gateway = cluster.up(server("triton", replicas=2), *(model(name, models.quick(cluster.directory, name), replicas=1) for name in NAMES))
+def _up(cluster: Cluster, *more: Object) -> tuple[str, str]:
+    quick = (model(name, models.quick(cluster.directory, name), replicas=1) for name in NAMES)
+    gateway = cluster.up(server("triton", replicas=2), *quick, *more)
     return gateway.http, gateway.grpc
 
 
@@ -23,11 +25,12 @@ def test_a_server_is_deleted_under_load(cluster: Cluster) -> None:
 
 
 def test_prestop_may_be_called_twice(cluster: Cluster) -> None:
-    http, grpc = _up(cluster)
-    pod = cluster.pod("triton-0")
+    http, grpc = _up(cluster, model("slow", models.slow_to_load(cluster.directory, "slow", 8.0), replicas=1))  # so that the drain takes a while
+    [home] = cluster.model("slow").placements
+    pod = cluster.pod(home)
     old = pod.uid
-    with cluster.load(http, NAMES, 200, grpc=grpc) as load:
-        cluster.delete("Pod", "triton-0", "v1")
+    with cluster.load(http, [*NAMES, "slow"], 200, grpc=grpc) as load:
+        cluster.delete("Pod", home, "v1")
         pod.run("wakeful", "cluster", "drain")
         cluster.until(lambda: pod.uid not in ("", old) and pod.ready, 60, "another pod has taken its place")
     load.nothing_lost()
