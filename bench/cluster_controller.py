@@ -54,7 +54,7 @@ class Bench:
         return Cost(time.monotonic(), times.user + times.system, seen.memory_info().rss)
 
     def figure(self, name: str) -> float:
-        page = urllib.request.urlopen(f"http://{self.host}:9102/metrics", timeout=5).read().decode()
+        page = urllib.request.urlopen(f"http://{self.host}:9102/metrics", timeout=60).read().decode()
         found = re.search(rf"^wakeful_controller_{re.escape(name)} (\S+)$", page, re.MULTILINE)
         return float(found[1]) if found else 0.0
 
