@@ -44,8 +44,8 @@ PERIOD = 5
 """Seconds between two reports of an agent."""
 TAKEOVER = 15.0
 """Seconds until another leader has the lease."""
-RETURN = 5.0
-"""Seconds in which agents find another leader."""
+RETURN = 7.0
+"""Seconds in which agents find another leader: their longest pause, and a connection."""
 TWICE = 1800
 """Seconds between two proofs that a plan leaves nothing to do."""
 FIGURES = ScaleLimits()

@@ -29,8 +29,9 @@ TICK = 1.0
 """Seconds after which it plans, whether something was heard or not."""
 GATHER = 0.01
 """Seconds in which what is heard is taken together."""
-GREETINGS = 5.0
-"""Seconds that a new leader waits for agents before it tells gateways anything; they keep what they have meanwhile."""
+GREETINGS = 10.0
+"""Seconds that a new leader waits for agents before it tells gateways anything; they keep what they have meanwhile. Longer than an agent's longest
+pause: what the leader before could not write down is known to agents alone, and would be unrouted."""
 LOT = 100
 """Models of which something was heard that one step looks at. With 50 copies each that is a twentieth of a second."""
 API_REST = 5.0
