@@ -7,13 +7,14 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from wakeful.cluster.controller.api import MODEL
 from wakeful.cluster.controller.writer import Key, Queue
-from wakeful.cluster.planning.world import Agent, Endpoint, Held, ModelEntry, Placement, Routing, Scaling
+from wakeful.cluster.planning.status import model_status
+from wakeful.cluster.planning.world import Agent, Endpoint, Held, ModelEntry, Routing, World
 from wakeful.cluster.wire import Wanted
 
 MEMORY = 64 << 30
@@ -149,23 +150,11 @@ class Gateways:
         return self._tables[0].get(model, frozenset())
 
 
-class Status(NamedTuple):
-    """What the API server keeps of a model."""
-
-    scaling: Scaling | None
-    placements: tuple[Placement, ...]
-    changed: float
-
-    @classmethod
-    def of(cls, entry: ModelEntry) -> "Status":
-        return cls(entry.scaling, tuple(entry.placements.values()), entry.changed)
-
-
 class Api:
     """Statuses of models, written by the controller's own queue. At times it refuses all writes."""
 
     def __init__(self) -> None:
-        self.statuses: dict[str, Status] = {}
+        self.statuses: dict[str, dict[str, Any]] = {}
         self.refuses_until = 0.0
         self.writes = 0
         self.busiest = 0
@@ -182,17 +171,18 @@ class Api:
         self._queue.add(Key(MODEL, name))
         self._offered.setdefault(name, now)
 
-    def write_ahead(self, name: str, status: Status, now: float) -> bool:
+    def write_ahead(self, entry: ModelEntry, world: World, now: float) -> bool:
         """A target, before anybody is told. False: refused."""
         if now < self.refuses_until or len(self._ahead) >= AHEAD:
             return False
-        self.statuses[name] = status
+        name = entry.spec.name
+        self._write(entry, world, now)
         self._queue.charge(Key(MODEL, name), now)
         self._ahead.append(name)
         return True
 
-    def second(self, now: float, entries: Mapping[str, ModelEntry]) -> None:
-        """Write what is due from now to the next second."""
+    def second(self, now: float, world: World | None) -> None:
+        """Write what is due from now to the next second. Without a leader nobody does."""
         if now < self.refuses_until:
             self._offered = dict.fromkeys(self._offered, self.refuses_until)
             return
@@ -206,11 +196,15 @@ class Api:
                 continue
             written[taken.name] += 1
             self.oldest = max(self.oldest, at - self._offered.pop(taken.name, at))
-            if taken.name in entries:
-                self.statuses[taken.name] = Status.of(entries[taken.name])
+            if world is not None:
+                self._write(world.models[taken.name], world, now)
         count = written.total()
         self.writes, self.busiest, self._ahead = self.writes + count, max(self.busiest, count), []
         self.crowded = max(self.crowded, max(written.values(), default=0))
+
+    def _write(self, entry: ModelEntry, world: World, now: float) -> None:
+        name = entry.spec.name
+        self.statuses[name] = model_status(entry, world, self.statuses.get(name, {}), now)
 
     def forget_queue(self) -> None:
         """Another leader: what the one before had not written is not written."""

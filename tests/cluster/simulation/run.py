@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.cluster.simulation.ground import Api, Broken, Daemon, Events, Gateways, Status
+from tests.cluster.simulation.ground import Api, Broken, Daemon, Events, Gateways
 from tests.cluster.simulation.judge import Judge
 from tests.cluster.simulation.pods import Pods
 from tests.cluster.simulation.report import Report
@@ -16,6 +16,7 @@ from wakeful.cluster.controller.loop import GREETINGS
 from wakeful.cluster.controller.observing import adopt
 from wakeful.cluster.planning.apply import apply
 from wakeful.cluster.planning.counts import clamp, effective_target, floor_of, is_derived
+from wakeful.cluster.planning.kept import restore_model
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.moves import target_of
 from wakeful.cluster.planning.plan import affected, plan
@@ -95,7 +96,7 @@ class Simulation:
                 self._pass()
                 if second % TWICE == TWICE - 1 and self._open and self.now >= self.api.refuses_until:
                     self._prove_settled()
-            self.api.second(self.now, self.world.models if self._leads else {})
+            self.api.second(self.now, self.world if self._leads else None)
         self._judge.end(self.world, self._copies, self.now)
         self.report.wall = time.perf_counter() - began
         self.report.writes, self.report.busiest = self.api.writes, self.api.busiest
@@ -133,9 +134,7 @@ class Simulation:
         self._leads = True
         self.world = self._new_world(now - 1e6)
         for name, status in self.api.statuses.items():
-            entry = self.world.models[name]
-            entry.scaling, entry.changed = status.scaling, status.changed
-            entry.placements = {placement.replica: placement for placement in status.placements}
+            restore_model(self.world.models[name], status)
         self.world.replicas.update(self.pods.all)
         self._calm_since[:] = np.inf
         for uid in self.pods.all:
@@ -286,9 +285,8 @@ class Simulation:
         for effect in effects:
             if isinstance(effect, SetTarget):
                 entry, target = self.world.models[effect.model], effect.scaling.target
-                status = Status.of(entry)._replace(scaling=effect.scaling)
                 derived = is_derived(entry.spec.bounds, entry.scaling, entry.hpa, target)
-                if derived or self.api.write_ahead(effect.model, status, self.now):
+                if derived or self.api.write_ahead(replace(entry, scaling=effect.scaling), self.world, self.now):
                     self._judge.step(effect, self.now, target if entry.scaling is None else entry.scaling.target)
                 else:
                     refused.add(effect.model)
