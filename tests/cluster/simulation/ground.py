@@ -194,17 +194,19 @@ class Api:
             if isinstance(taken, float):
                 at += max(taken, 1e-6)
                 continue
-            written[taken.name] += 1
-            self.oldest = max(self.oldest, at - self._offered.pop(taken.name, at))
-            if world is not None:
-                self._write(world.models[taken.name], world, now)
+            waited = at - self._offered.pop(taken.name, at)
+            if world is not None and self._write(world.models[taken.name], world, now):
+                written[taken.name] += 1
+                self.oldest = max(self.oldest, waited)
         count = written.total()
         self.writes, self.busiest, self._ahead = self.writes + count, max(self.busiest, count), []
         self.crowded = max(self.crowded, max(written.values(), default=0))
 
-    def _write(self, entry: ModelEntry, world: World, now: float) -> None:
-        name = entry.spec.name
-        self.statuses[name] = model_status(entry, world, self.statuses.get(name, {}), now)
+    def _write(self, entry: ModelEntry, world: World, now: float) -> bool:
+        """False: it is there already."""
+        before = self.statuses.get(entry.spec.name, {})
+        after = self.statuses[entry.spec.name] = model_status(entry, world, before, now)
+        return after != before
 
     def forget_queue(self) -> None:
         """Another leader: what the one before had not written is not written."""

@@ -165,7 +165,7 @@ def load_of(world: World, entry: ModelEntry) -> ModelLoad:
     return ModelLoad(
         bounds=entry.spec.bounds,
         hpa=entry.hpa,
-        target=scaling.target if scaling is not None else effective_target(entry.spec.bounds, None, entry.hpa),
+        target=effective_target(entry.spec.bounds, scaling, entry.hpa),
         routed=routed,
         heard=heard,
         lag=lag,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from wakeful.cluster.planning.counts import as_written, effective_target, floor_of, is_off, owner_of
+from wakeful.cluster.planning.ledger import footprint
 from wakeful.cluster.planning.world import (
     Bounds,
     Effect,
@@ -120,13 +121,13 @@ def load_of(world: World, name: str, now: float, limits: ServerLimits) -> Server
         loading += sum(uid in replicas and placement.state in (State.ASSIGNED, State.LOADING) for uid, placement in model.placements.items())
         missing = _missing(model, now - (limits.short if target else 0.0))
         if missing and _helps(model, entry, replicas.values()):
-            lacking.append((model.spec.name, missing, footprint_of(model)))
+            lacking.append((model.spec.name, missing, _footprint(model)))
     leaving = sum(replica.leaving_by is not None and not replica.lost for replica in replicas.values())
     present = sum(replica.lost or (replica.ready and replica.leaving_by is None) for replica in replicas.values())
     capacity = max((replica.agent.capacity for replica in replicas.values() if replica.agent is not None), default=None)
     busy = ", ".join(f"{what}: {count}" for what, count in (("copies are loading", loading), ("replicas are leaving", leaving)) if count)
     step_time = entry.scaling.last_step_time if entry.scaling is not None else 0.0
-    needed = replicas_needed([(missing, footprint) for _, missing, footprint in lacking], capacity)
+    needed = replicas_needed([(missing, size) for _, missing, size in lacking], capacity)
     told = ", ".join(f"{model} ({missing})" for model, missing, _ in sorted(lacking)[:5])
     if len(lacking) > 5:
         told += f" and {len(lacking) - 5} more"
@@ -134,12 +135,7 @@ def load_of(world: World, name: str, now: float, limits: ServerLimits) -> Server
 
 
 def target_of(entry: ServerEntry) -> int:
-    return entry.scaling.target if entry.scaling is not None else effective_target(entry.spec.bounds, None, entry.hpa)
-
-
-def footprint_of(model: ModelEntry) -> int:
-    """Bytes of one copy as far as they are known: measured, declared, or at least its files."""
-    return max(model.footprint or model.spec.memory or model.artifact_bytes, 1)
+    return effective_target(entry.spec.bounds, entry.scaling, entry.hpa)
 
 
 def replicas_needed(lacking: Iterable[tuple[int, int]], capacity: int | None) -> int:
@@ -149,15 +145,15 @@ def replicas_needed(lacking: Iterable[tuple[int, int]], capacity: int | None) ->
     unknown capacity (there was never a replica) counts as without bound.
     """
     free: list[int] = []
-    for copies, footprint in sorted(lacking, key=lambda want: -want[1]):
+    for copies, size in sorted(lacking, key=lambda want: -want[1]):
         left = copies
         for index, room in enumerate(free):
             if not left:
                 break
-            if room >= footprint:
-                free[index] -= footprint
+            if room >= size:
+                free[index] -= size
                 left -= 1
-        free.extend([(capacity if capacity is not None else 1 << 62) - footprint] * left)
+        free.extend([(capacity if capacity is not None else 1 << 62) - size] * left)
     return len(free)
 
 
@@ -212,10 +208,14 @@ def _first_claimed(world: World, model: ModelEntry) -> str | None:
 def _helps(model: ModelEntry, entry: ServerEntry, replicas: Iterable[Replica]) -> bool:
     """Could a new replica of this Server take the model? What nobody knows yet (there was never a replica) is tried."""
     agents = [replica.agent for replica in replicas if replica.agent is not None]
-    if agents and footprint_of(model) > max(agent.capacity for agent in agents):
+    if agents and _footprint(model) > max(agent.capacity for agent in agents):
         return False
     known = entry.spec.capabilities or frozenset().union(*(agent.capabilities for agent in agents))
     return not known or model.spec.requirements <= known
+
+
+def _footprint(model: ModelEntry) -> int:
+    return footprint(model.footprint, model.spec.memory, model.artifact_bytes)
 
 
 def _missing(model: ModelEntry, before: float) -> int:
@@ -227,5 +227,4 @@ def _missing(model: ModelEntry, before: float) -> int:
 
 
 def _wanted(model: ModelEntry) -> int:
-    target = model.scaling.target if model.scaling is not None else effective_target(model.spec.bounds, None, model.hpa)
-    return target + model.lacking
+    return effective_target(model.spec.bounds, model.scaling, model.hpa) + model.lacking
