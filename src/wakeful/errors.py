@@ -35,6 +35,10 @@ class WakefulError(Exception):
         self.unstarted = unstarted
         """True when the work surely did not start, so that a proxy may try elsewhere."""
 
+    def of_begun(self) -> "WakefulError":
+        """The same for whoever's work may have started: nobody may try it elsewhere unasked."""
+        return type(self)(self.message, retry_after=self.retry_after) if self.unstarted else self
+
 
 class InvalidInput(WakefulError):
     """A field of the request is wrong: which one, what was expected and what came."""

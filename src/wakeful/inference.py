@@ -46,6 +46,8 @@ class InferRequest(msgspec.Struct, eq=False):
     """Runs of it that ended for lack of memory."""
     deaths: int = 0
     """Replicas that died while they ran it."""
+    begun: bool = False
+    """It is tried again, after a run of it or of its parts. What has never been in a run, or waits for its first, has it not."""
     settled: bool = False
 
     def answer(self, outputs: Sequence[Tensor], run_seconds: float) -> None:

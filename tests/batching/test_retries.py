@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.batching.stage import Double, Stage, as_it_is, staged
-from wakeful.errors import ExecutionFailed, InvalidInput, OutOfMemory
+from wakeful.errors import ExecutionFailed, InvalidInput, OutOfMemory, Unavailable
 
 
 def rows_given(replica: Double) -> list[float]:
@@ -181,3 +181,29 @@ async def test_who_kills_two_replicas_is_refused(stage: Stage) -> None:
             replica.die(out_of_memory=out_of_memory)
         assert isinstance(killer.error, refusal)
         assert stage.culprits.pop() is killer
+
+
+@staged(max_rows=2)
+async def test_who_has_run_once_is_not_said_to_be_unstarted(stage: Stage) -> None:
+    """A gateway tries elsewhere what did not start: what waits for another try, or for its other parts, is none of that."""
+    replica = stage.replica()
+    dead, fresh = stage.ask(1, 2), stage.ask(3, 4, group=None)
+    await stage.turn()
+    replica.die()
+    parted = stage.ask(*range(6))
+    stage.batcher.fail_all(Unavailable("it does not load", retry_after=7.0, unstarted=True))
+    told = [(request.error.message, request.error.retry_after, request.error.unstarted) for request in (dead, fresh, parted)]
+    assert told == [("it does not load", 7.0, False), ("it does not load", 7.0, True), ("it does not load", 7.0, True)]
+
+
+@staged(max_rows=2)
+async def test_nor_is_who_has_parts_that_ran(stage: Stage) -> None:
+    replica = stage.replica()
+    stage.batcher.regroup(as_it_is)
+    parted = stage.ask(*range(10))
+    await stage.turn()
+    replica.finish()  # two more run now, and one waits
+    await stage.turn()
+    stage.batcher.fail_all(Unavailable("it was removed", unstarted=True))
+    assert not parted.error.unstarted
+    await stage.serve()

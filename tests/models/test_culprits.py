@@ -19,7 +19,7 @@ def refused(known: Culprits, asked: InferRequest) -> bool:
     try:
         known.check(asked)
     except ExecutionFailed as error:
-        return "SIGFPE" in error.message and error.unstarted
+        return "SIGFPE" in error.message and not error.unstarted  # else a gateway would try it on the other replicas
     return False
 
 

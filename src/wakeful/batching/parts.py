@@ -66,11 +66,18 @@ def continues(request: InferRequest) -> bool:
     return isinstance(request, Part) and (request.index > 0 or continues(request.origin))
 
 
+def has_begun(request: InferRequest) -> bool:
+    """May a run of it, or of another part of the same request, have had effects? Of what waits, or has waited until now."""
+    return request.begun or (isinstance(request, Part) and (request.index > 0 or has_begun(request.origin)))
+
+
 def from_the_beginning(request: InferRequest) -> InferRequest:
     """What the caller sent, to be served anew by another model or file: what parts of it gave so far is forgotten."""
+    begun = has_begun(request)
     while isinstance(request, Part):
         request.whole.give_up()
         request = request.origin
+    request.begun |= begun
     return request
 
 
@@ -149,5 +156,5 @@ class Parted:
         """What the model gives is not by rows after all. Its answer to the whole is the right one, and what its parts gave would not make it."""
         log.error("the outputs of parts of a request for model %s cannot be put together: it is run whole", self.origin.model)
         self.give_up()
-        self.origin.group = None
+        self.origin.begun, self.origin.group = True, None
         self._submit(self.origin)

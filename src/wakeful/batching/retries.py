@@ -60,7 +60,7 @@ class Retries:
             self._refuse(requests[0], error)
             return
         for request in requests:
-            request.group = None
+            request.begun, request.group = True, None
             self._enqueue(request)
 
     def lost(self, requests: Sequence[InferRequest], reason: str, *, begun: bool, out_of_memory: bool, crashed: bool) -> None:
@@ -70,7 +70,7 @@ class Retries:
                 continue
             if begun:
                 request.deaths += 1
-                request.group = None
+                request.begun, request.group = True, None
             if not begun or request.deaths < MAX_DEATHS:
                 self._enqueue(request)
                 continue
@@ -88,7 +88,7 @@ class Retries:
             self._owner.rows_limited(batch.rows // 2)
         merged = len(batch.requests) > 1
         for request in batch.requests:
-            attempts, request.attempts = request.attempts + 1, 1
+            attempts, request.attempts, request.begun = request.attempts + 1, 1, True
             if again and request.group is not None and request.rows > self._limits.max_rows:
                 self._split(request, self._limits.max_rows)
             elif merged or attempts < MAX_ALLOCATION_TRIES:

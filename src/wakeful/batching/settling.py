@@ -41,9 +41,9 @@ class Settler:
             self._tell(request, ExecutionFailed("the answer could not be written"))
 
     def refuse(self, request: InferRequest, error: WakefulError) -> None:
-        """Settle one request with an error."""
+        """Settle one request with an error. What refuses all that wait says of none that has run that it did not start."""
         if self._settle(request, error.code):
-            self._tell(request, error)
+            self._tell(request, error.of_begun() if error.unstarted and parts.has_begun(request) else error)
 
     def drop(self, request: InferRequest, now: float) -> None:
         """Settle a request that is not run: its time was up, or its caller has left."""

@@ -41,14 +41,15 @@ class Culprits:
         return f"; the same input is refused for {SECONDS:.0f} s"
 
     def check(self, request: InferRequest) -> None:
-        """Raises ExecutionFailed for an input that is known to end the process."""
+        """Raises ExecutionFailed for an input that is known to end the process. It is not `unstarted`: a gateway would offer it to
+        the other replicas, and end their processes too."""
         if _layout(request.inputs) not in self._layouts:
             return
         digest, now = _digest(request.inputs), monotonic()
         until, reason = self._until.get(digest, (0.0, ""))
         if until > now:
             text = f"{reason} whenever it ran this input, which is not tried again"
-            raise ExecutionFailed(text, retry_after=until - now, unstarted=True)
+            raise ExecutionFailed(text, retry_after=until - now)
         if reason:
             del self._until[digest]
         if not self._until:

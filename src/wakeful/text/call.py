@@ -55,6 +55,8 @@ class Queue:
         self._engine = engine
         self._waiting = deque(pieces)
         self._under_way = 0
+        self._taken = 0
+        """How many the engine has had, answered ones included."""
         self._future = future
 
     @property
@@ -73,11 +75,13 @@ class Queue:
         piece = self._waiting.popleft()
         piece.queue, piece.arrived = self, monotonic()  # what has waited here goes behind what others have queued meanwhile
         self._under_way += 1
+        self._taken += 1
         try:
             self._engine.infer(piece)
         except WakefulError as error:
-            self._under_way -= 1
-            if isinstance(error, Overloaded) and self._under_way:  # its turn comes when another of this call is answered
+            if isinstance(error, Overloaded) and self._under_way > 1:  # its turn comes when another of this call is answered
+                self._under_way -= 1
+                self._taken -= 1
                 self._waiting.appendleft(piece)
             else:
                 self.refuse(piece, error)
@@ -90,8 +94,9 @@ class Queue:
             self._future.set_result(None)
 
     def refuse(self, piece: "Piece", error: WakefulError) -> None:
+        """The call is over. It has not started only if this piece has not, and there was no other."""
         if not self.over:
-            self._future.set_exception(piece.blamed(error))
+            self._future.set_exception(piece.blamed(error.of_begun() if self._taken > 1 else error))
 
 
 class Piece(InferRequest, kw_only=True):

@@ -12,6 +12,7 @@ import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
+from tests import onnx_models
 from tests.cluster.gateway.calls import body, call
 from tests.cluster.gateway.conftest import endpoint
 from tests.cluster.ground.controller import Controller
@@ -191,6 +192,33 @@ def broken_daemon(tmp_path: Path) -> Iterator[Daemon]:
     daemon = Daemon(tmp_path / "daemon", "--host", "127.0.0.1", "--models-dir", str(tmp_path / "models"))
     yield daemon
     daemon.stop()
+
+
+@pytest.fixture
+def fragile_daemon(tmp_path: Path) -> Iterator[Daemon]:
+    """There are inputs that end the process of its model."""
+    (tmp_path / "models").mkdir()
+    onnx_models.fatal(tmp_path / "models" / "dog.onnx")
+    daemon = Daemon(tmp_path / "daemon", "--host", "127.0.0.1", "--models-dir", str(tmp_path / "models"))
+    yield daemon
+    daemon.stop()
+
+
+def test_what_ends_processes_is_not_tried_elsewhere(
+    pod: GatewayPod, controller: Controller, fragile_daemon: Daemon, grpc: triton_grpc.InferenceServerClient,
+) -> None:
+    killer = np.array([[onnx_models.FATAL, 1, 2, 3]], np.float32)
+    counts = ("cluster.model/dog.upstream_rq_retry", "cluster.model/dog/grpc.upstream_rq_retry")
+    controller.settle({"dog": (endpoint(fragile_daemon),)})
+    before = [pod.envoy.stat(name) for name in counts]
+    for text in ("SIGFPE, 2 times while it ran this request", "which is not tried again"):
+        status, answer, headers = call(pod.url, "POST", "/v2/models/dog/infer", body(killer))
+        assert (status, "x-wakeful-unstarted" in headers) == (500, False)
+        assert text in answer["error"]
+    with pytest.raises(InferenceServerException, match="which is not tried again"):
+        grpc.infer("dog", [grpc_input(killer)], headers={"wakeful-model": "dog"})
+    assert [pod.envoy.stat(name) for name in counts] == before
+    assert fragile_daemon.metric("wakeful_restarts_total", model="dog", cause="signal") == 2
 
 
 def test_what_surely_did_not_start_is_tried_elsewhere(

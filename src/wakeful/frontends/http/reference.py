@@ -13,8 +13,9 @@ INTRODUCTION = """\
 up to date. -->
 
 An error is answered with `{"error": "one or two sentences"}`: what was expected and what came, never a stack trace. 429 and 503 bring
-`Retry-After`. `x-wakeful-unstarted: 1` says that the work surely did not begin, so that a proxy may try elsewhere. The code is the label
-`outcome` of `wakeful_requests_total`. Routes of OpenAI's have the statuses of `/v2`, and its body:
+`Retry-After`. `x-wakeful-unstarted: 1` says that the work surely did not begin, so that a proxy may try elsewhere; what has run before, and what is
+refused because it ends processes, does not have it. The code is the label `outcome` of `wakeful_requests_total`. Routes of OpenAI's have the statuses
+of `/v2`, and its body:
 `{"error": {"message": ..., "type": ..., "param": the field, "code": ...}}`.
 
 | code | `/v2` | `/v1` | when |
