@@ -44,13 +44,19 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wakeful-control-plane"
 
 
+def missing() -> str | None:
+    """Why there can be no control plane here; None: it is built, or can be."""
+    built = cache() / key()
+    return None if built.is_dir() or shutil.which("go") else f"Go is not installed, and no built control plane lies in {built}"
+
+
 def binaries() -> Path:
     """The directory with the programs (etcd's is named `server`), built if they are not there yet. Raises Missing."""
     built = cache() / key()
     if built.is_dir():
         return built
-    if shutil.which("go") is None:
-        raise Missing(f"Go is not installed, and no built control plane lies in {built}")
+    if why := missing():
+        raise Missing(why)
     cache().mkdir(parents=True, exist_ok=True)
     with open(cache() / "lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # whoever waited here finds it built
@@ -98,5 +104,5 @@ def _tell(line: str) -> None:
 if __name__ == "__main__":
     try:
         print(binaries())
-    except Missing as missing:
-        sys.exit(str(missing))
+    except Missing as why_not:
+        sys.exit(str(why_not))

@@ -30,7 +30,7 @@ def test_without_go_it_says_so_in_a_line(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _go(tmp_path / "bin", monkeypatch, "echo go: downloading x >&2; echo module lookup disabled >&2; exit 1")
-    with pytest.raises(build.Missing, match="^the control plane cannot be built: module lookup disabled$"):
+    with pytest.raises(build.Missing, match=r"^the control plane cannot be built: module lookup disabled$"):
         build.binaries()
     assert [path.name for path in build.cache().iterdir()] == ["lock"]
 

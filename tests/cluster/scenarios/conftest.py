@@ -3,11 +3,12 @@
 import re
 import shutil
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.control_plane.build import Missing
+from tests.cluster.control_plane.build import Missing, missing
 from tests.cluster.ground.cluster import Cluster
 from tests.cluster.ground.control_plane import ControlPlane
 from tests.cluster.ground.processes import missing_tools
@@ -18,14 +19,23 @@ KEPT = Path("test-cluster-logs")
 FAILED = pytest.StashKey[bool]()
 
 
+@cache
+def _hindrance() -> str | None:
+    return missing_tools() or missing()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """All scenarios are skipped from one place, so that the summary has one line."""
+    if why := _hindrance():
+        pytest.skip(why)
+
+
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
-    if why := missing_tools():
-        pytest.skip(why)
     try:
         plane = ControlPlane(crds())
-    except Missing as missing:
-        pytest.skip(str(missing))
+    except Missing as why:
+        pytest.skip(str(why))
     yield plane
     plane.close()
 
