@@ -127,7 +127,8 @@ def _server_spec() -> Schema:
                               "type": "integer", "minimum": 0, "maximum": 10000},
         "terminationGracePeriodSeconds": {"description": "longest time for moving its models elsewhere before a pod ends", "type": "integer",
                                           "format": "int64", "minimum": 1, "default": 120},
-        "surge": {"description": "pods beyond the count while a change of the template is rolled out", "type": "integer", "minimum": 0, "maximum": 1,
+        "surge": {"description": "pods beyond the count while a change of the template is rolled out or all pods leave",
+                  "type": "integer", "minimum": 0, "maximum": 1,
                   "default": 1},
         "config": {"description": "the daemon's file: tables server, defaults, auth", **config_schema()},
         "cache": {"description": "where fetched files are kept", **_object({

@@ -28,6 +28,16 @@ def slow_to_load(directory: Path, name: str, seconds: float) -> str:
     return f"file://{place}"
 
 
+def gated(directory: Path, name: str, gate: Path) -> str:
+    """The same; its load waits as long as there is a file `gate`."""
+    place = _place(directory, name)
+    top = f"import os, time\ndef wait():\n    while os.path.exists({str(gate)!r}): time.sleep(0.05)"
+    python_models.model(
+        place, top=top, load="wait()", predict=f'return {{"y": inputs["x"] * inputs["x"].dtype.type({factor_of(name)})}}'
+    )
+    return f"file://{place}"
+
+
 def slow_to_answer(directory: Path, name: str, seconds: float, mb: int = 0) -> str:
     """The same, with so many seconds for each run, and so many MiB that nobody shares."""
     place = _place(directory, name)

@@ -38,6 +38,17 @@ def test_the_one_more_stays_until_all_others_are_ready() -> None:
     assert rollout(SERVER, 1, "b", StsView("b", True), ready("b", "b")) == StsPatch(1, 0)
 
 
+def test_one_more_where_all_pods_leave() -> None:
+    leaving = PodView(0, "a", True, leaving=True)
+
+    assert rollout(SERVER, 1, "a", StsView("a"), [leaving]) == StsPatch(2, 1, True)
+    assert rollout(SERVER, 1, "a", StsView("a", True), [leaving, PodView(1, "a", True)]) == StsPatch(2, 0, True)
+    assert rollout(SERVER, 1, "a", StsView("a", True), [PodView(1, "a", True)]) == StsPatch(2, 0, True)
+    assert rollout(SERVER, 1, "a", StsView("a", True), ready("a", "a")) == StsPatch(1, 0)
+    assert rollout(SERVER, 2, "a", StsView("a"), [leaving, PodView(1, "a", True)]) == StsPatch(2, 0)
+    assert rollout(ServerSpec("triton", surge=0), 1, "a", StsView("a"), [leaving]) == StsPatch(1, 0)
+
+
 def test_a_change_in_the_middle_of_a_change() -> None:
     """The broken surge pod is the first to be replaced; the old ones are not touched."""
     assert rollout(SERVER, 2, "c", StsView("b", True), [*ready("a", "a"), PodView(2, "b", False)]) == StsPatch(3, 2, True)

@@ -263,3 +263,8 @@ class TestServer:
         status = self.status(a_replica(0), a_replica(1), a_replica(2), observed=Observed(updated=1, rolling=True))
 
         assert condition(status, "Progressing") == ("True", "RollingOut", "1 of 2 pods have the new template")
+
+    def test_one_pod_more(self) -> None:
+        status = self.status(a_replica(0), a_replica(1), a_replica(2), observed=Observed(updated=2, surging=True))
+
+        assert condition(status, "Progressing") == ("True", "Surging", "there is one pod more until all others are ready")

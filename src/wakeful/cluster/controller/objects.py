@@ -54,11 +54,12 @@ class Objects:
         mine = [accounts[one.uid] for one in replicas if one.uid in accounts]
         return Observed(
             updated=sum(pod.template == template and not pod.leaving for pod in pods),
-            rolling=stateful_set is not None and (stateful_set.surging or any(pod.template != template for pod in pods)),
+            rolling=any(pod.template != template for pod in pods),
             refused=self.refused.get(server, ""),
             capacity=sum(one.agent.capacity for one in replicas if one.agent is not None),
             registered=sum(account.registered for account in mine),
             active=sum(account.active for account in mine),
+            surging=stateful_set is not None and stateful_set.surging,
         )
 
     async def run(self) -> None:

@@ -1,7 +1,8 @@
 """How a change of a Server's pods reaches them: one pod more first, then one after the other, then the one more goes.
 
 A StatefulSet has no surge of its own: with one replica its update is an outage. So there is a pod of the new template before one of the old is
-touched, and the pods of the old one have where to move their models to.
+touched, and the pods of the old one have where to move their models to. The same when all pods leave for another reason, such as the drain of a node:
+a StatefulSet replaces a pod only after it has gone.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ class StsView(NamedTuple):
 
     template: str
     surging: bool = False
-    """It has one pod more than it should, for a change of its template."""
+    """It has one pod more than it should, for a change of its template or for pods that leave."""
 
 
 class PodView(NamedTuple):
@@ -44,6 +45,8 @@ def rollout(server: ServerSpec, target: int, template: str, sts: StsView | None,
     if all(ordinal in done for ordinal in range(target)):
         return settled
     changing = sts.template != template or any(pod.template != template and pod.ordinal < target for pod in pods)
-    if not changing and not sts.surging:
+    there = [pod for pod in pods if pod.ordinal < target]
+    deserted = bool(there) and all(pod.leaving for pod in there)
+    if not (changing or deserted or sts.surging):
         return settled
     return StsPatch(target + 1, 0 if target in done else target, True)

@@ -198,6 +198,8 @@ class Observed(NamedTuple):
     capacity: int = 0
     registered: int = 0
     active: int = 0
+    surging: bool = False
+    """There is one pod more than there should be."""
 
 
 def server_status(entry: ServerEntry, world: World, observed: Observed, previous: Mapping[str, Any], now: float) -> dict[str, Any]:
@@ -244,6 +246,8 @@ def _progressing(replicas: list[Replica], desired: int, ready: int, observed: Ob
         return Condition("Progressing", True, "RollingOut", f"{observed.updated} of {counted(desired, 'pod')} have the new template")
     if leaving:
         return Condition("Progressing", True, "Draining", f"models move off {', '.join(leaving)}")
+    if observed.surging:
+        return Condition("Progressing", True, "Surging", "there is one pod more until all others are ready")
     if ready != desired:
         return Condition("Progressing", True, "Scaling", f"from {ready} to {counted(desired, 'ready pod')}")
     return Condition("Progressing", False, "Stable", f"{counted(desired, 'pod')}, as it should be")
