@@ -10,7 +10,7 @@ from tests.cluster.waiting import until
 from wakeful.cluster.controller.api import MODEL, POD, SERVER, UNREACHED, Kind, Manifest, Refusal
 from wakeful.cluster.controller.figures import Figures
 from wakeful.cluster.controller.intake import Intake
-from wakeful.cluster.controller.loop import Loop, Outlets
+from wakeful.cluster.controller.loop import GREETINGS, Loop, Outlets
 from wakeful.cluster.controller.telling import Neighbours, Telling
 from wakeful.cluster.controller.wakes import Wakes
 from wakeful.cluster.controller.writer import Key, Queue, Writer
@@ -191,13 +191,13 @@ def test_nothing_is_told_before_everything_is_listed_and_ready_replicas_have_spo
     play(scene)
 
 
-def test_gateways_wait_five_seconds_for_a_replica_that_does_not_speak() -> None:
+def test_gateways_wait_a_while_for_a_replica_that_does_not_speak() -> None:
     async def scene(stage: Stage) -> None:
         stage.pod()
         stage.listing.listed.set()
         await asyncio.sleep(0.05)
         assert stage.others.inherited is None
-        stage.clock.time += 5
+        stage.clock.time += GREETINGS
         await until(lambda: stage.others.inherited is not None)
 
     play(scene)

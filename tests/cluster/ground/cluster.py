@@ -133,10 +133,15 @@ class Cluster:
         return gateway
 
     def slow_way(self) -> Proxy:
-        """A way to whichever controller leads, for gateways."""
+        """A way to whichever controller leads, for gateways and agents."""
         targets = [(controller_address(self, number), CONTROLLER_PORT) for number in range(CONTROLLERS)]
         self.proxies.append(Proxy(f"{self.network}.{WAYS + len(self.proxies)}", CONTROLLER_PORT, targets))
         return self.proxies[-1]
+
+    def agents_by(self, way: Proxy) -> None:
+        """Pods find controllers by this way alone, from their next connection on."""
+        self.hosts[CONTROLLER] = [way.address[0]]
+        self._write_hosts()
 
     def load(
         self, http: str, models: Sequence[str], rate: float = 200.0, *, grpc: str | None = None, headers: dict[str, str] | None = None,
@@ -230,20 +235,24 @@ class Cluster:
     def _kubelet(self, name: str, labels: dict[str, str]) -> Process:
         directory = self.directory / "nodes" / name
         directory.mkdir(parents=True)
-        hosts = self.directory / "hosts"
-        suffixes = ("", *(f".{self.namespace}{rest}" for rest in ("", ".svc", ".svc.cluster.local")))
-        named = [(address, service) for service, addresses in self.hosts.items() for address in addresses]
-        lines = [f"{address} {' '.join(service + suffix for suffix in suffixes)}" for address, service in named]
-        hosts.write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
         settings = Settings(
             url=self.plane.url, token=TOKEN, authority=self.plane.authority, node=self._node_name(name), namespace=self.namespace,
             network=self.network, first=FIRST_POD + PODS_PER_NODE * len(self.nodes), directory=str(directory),
-            claims=str(self.directory / "claims"), hosts=str(hosts),
+            claims=str(self.directory / "claims"), hosts=str(self._write_hosts()),
             env={"KUBERNETES_SERVICE_HOST": self.plane.host, "KUBERNETES_SERVICE_PORT": "6443", **self.pod_env}, labels=labels,
         )
         path = directory / "settings.json"
         path.write_bytes(msgspec.json.encode(settings))
         return Process(f"node {name}", [sys.executable, "-m", "tests.cluster.ground.kubelet", str(path)], directory / "kubelet.log")
+
+    def _write_hosts(self) -> Path:
+        """Pods that run have it mounted: they see what it says now."""
+        hosts = self.directory / "hosts"
+        suffixes = ("", *(f".{self.namespace}{rest}" for rest in ("", ".svc", ".svc.cluster.local")))
+        named = [(address, service) for service, addresses in self.hosts.items() for address in addresses]
+        lines = [f"{address} {' '.join(service + suffix for suffix in suffixes)}" for address, service in named]
+        hosts.write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
+        return hosts
 
     def _placed(self, thing: Object) -> Object:
         """In this namespace, unless it says another one or is of none."""

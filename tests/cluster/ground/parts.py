@@ -1,5 +1,6 @@
 """The controller and the gateway of a scenario: real processes, with the rights and the certificate that an installation gives them."""
 
+import signal
 import sys
 import urllib.error
 import urllib.request
@@ -80,9 +81,9 @@ class GatewayParts:
             listen=Address(self.address, GATEWAY_PORT), admin=Address(LOOPBACK, 0), stats=None, helper=Address(LOOPBACK, free_port()),
             helper_grpc=Address(LOOPBACK, free_port()), ca=ca, controller_name=CONTROLLER,
         )
-        self.helper = Process(f"helper-{number}", self._command(), directory / "helper.log").start()
-        self.helper.wait_until(lambda: " ready " in self.helper.log, "the helper is ready")
-        self.envoy = Envoy(directory, self.settings)
+        self.helper = Process(f"helper-{number}", self._command(), directory / "helper.log")
+        self._directory = directory
+        self._start()
 
     @property
     def http(self) -> str:
@@ -92,9 +93,20 @@ class GatewayParts:
     def grpc(self) -> str:
         return f"{self.address}:{GATEWAY_PORT}"
 
+    def restart(self) -> None:
+        """Killed, and started again."""
+        self.envoy.stop(signal.SIGKILL)
+        self.helper.kill()
+        self._start()
+
     def stop(self) -> None:
         self.envoy.stop()
         self.helper.kill()
+
+    def _start(self) -> None:
+        self.helper.start()
+        self.helper.wait_until(lambda: " ready " in self.helper.log, "the helper is ready")
+        self.envoy = Envoy(self._directory, self.settings)
 
     def _command(self) -> list[str]:
         one = self.settings

@@ -9,12 +9,13 @@ CHUNK = 1 << 16
 
 
 class Proxy:
-    """Listens on an address, and passes on to the first of `targets` that takes the connection. `delay`: seconds that what clients send takes."""
+    """Listens on an address, and passes on to the first of `targets` that takes the connection. `delay`: seconds that what clients send takes. Both
+    may be set at any time: targets count for new connections."""
 
     def __init__(self, host: str, port: int, targets: list[tuple[str, int]], *, delay: float = 0.0) -> None:
         self.address = (host, port)
         self.delay = delay
-        self._targets = targets
+        self.targets = targets
         self._ready = threading.Event()
         self._open: set[asyncio.StreamWriter] = set()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="proxy", daemon=True)
@@ -44,7 +45,7 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
         try:
-            for host, port in self._targets:
+            for host, port in self.targets:
                 with suppress(OSError):
                     theirs, ours = await asyncio.open_connection(host, port)
                     self._open.add(ours)

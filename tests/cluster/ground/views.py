@@ -1,8 +1,10 @@
 """Objects as a test reads them: each look asks the API server anew."""
 
+import json
 import os
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 from tests.cluster.ground.api import Api, Object, condition_of
 from tests.cluster.ground.images import translated
 from tests.daemon import alive, frozen
+from wakeful.cluster.manifests import HTTP_PORT
 
 
 class View:
@@ -103,6 +106,12 @@ class PodView(View):
     def log(self, container: str = "wakeful") -> str:
         """Of all lives of a pod with this name."""
         return self._file(container, "log").read_text("utf-8", "replace")
+
+    def models(self) -> set[str]:
+        """Names of what its daemon has, by its own word."""
+        asked = urllib.request.Request(f"http://{self.ip}:{HTTP_PORT}/v2/repository/index", b"{}", {"Content-Type": "application/json"})
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            return {one["name"] for one in json.load(answer)}
 
     def kill(self, container: str = "wakeful", number: int = signal.SIGKILL) -> None:
         """As when the kernel ends a process: the kubelet starts the container again, and the pod stays."""

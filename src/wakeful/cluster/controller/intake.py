@@ -53,6 +53,8 @@ class Intake:
         """By the group of the manifests."""
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._dirty = Dirty()
+        self._rivals: dict[Key, Manifest] = {}
+        """Objects whose name is one's of the other group, which came first."""
         self._pods: dict[str, str] = {}
         self._templates: dict[str, str] = {}
         self._agents: dict[str, Agent] = {}
@@ -140,7 +142,9 @@ class Intake:
             self._autoscaler(name, None)
 
     def _deleted(self, kind: Kind, name: str) -> None:
-        self._writer.forget(Key(kind, name))
+        key = Key(kind, name)
+        self._writer.forget(key)
+        self._rivals.pop(key, None)
         if self.kinds.get((kind.kind, name)) != kind:
             return  # the one of the other group has the name
         del self.kinds[kind.kind, name]
@@ -152,12 +156,21 @@ class Intake:
             self._world.servers.pop(name, None)
             self._dirty.servers.add(name)
             self._dirty.models |= self._world.models.keys()
+        for rival in [other for other in self._rivals if (other.kind.kind, other.name) == (kind.kind, name)]:
+            self._seen(rival.kind, self._rivals.pop(rival))
+
+    def _is_rival(self, key: Key, manifest: Manifest) -> bool:
+        """Is the name taken by an object of the other group?"""
+        if self.kinds.setdefault((key.kind.kind, key.name), key.kind) == key.kind:
+            return False
+        self._rivals[key] = manifest
+        return True
 
     def _model(self, kind: Kind, manifest: Manifest) -> None:
         meta, status = manifest["metadata"], manifest.get("status") or {}
         name = meta["name"]
-        if self.kinds.setdefault(("Model", name), kind) != kind:
-            return  # the name is taken by one of the other group, which came first
+        if self._is_rival(Key(kind, name), manifest):
+            return
         self._writer.observed(Key(kind, name), meta["resourceVersion"], status)
         entry = self._world.models.get(name)
         if entry is not None and not entry.gone and (entry.spec.uid, entry.spec.generation) == (meta["uid"], meta.get("generation", 0)):
@@ -175,7 +188,7 @@ class Intake:
     def _server(self, kind: Kind, manifest: Manifest) -> None:
         meta, status = manifest["metadata"], manifest.get("status") or {}
         name = meta["name"]
-        if self.kinds.setdefault(("Server", name), kind) != kind:
+        if self._is_rival(Key(kind, name), manifest):
             return
         self._writer.observed(Key(kind, name), meta["resourceVersion"], status)
         entry = self._world.servers.get(name)
