@@ -95,7 +95,7 @@ def test_the_file_is_one_that_the_daemon_loads(tmp_path: Any) -> None:
 def test_what_the_agent_is_told() -> None:
     told = variables(replace(SERVER, capabilities=frozenset({"b", "a"}), grace=30.0, cache={"maxDownloads": 3, "size": "10Gi"}))
 
-    assert told["POD_UID"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
+    assert told["POD_UID"] == {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}}
     assert {name.removeprefix("WAKEFUL_CLUSTER_"): value for name, value in told.items() if name.startswith("WAKEFUL")} == {
         "CONTROLLERS": "wakeful-controller:9100", "SERVER": "triton", "TOKEN_FILE": "/var/run/secrets/wakeful/token",
         "CA_FILE": "/etc/wakeful-ca/ca.crt", "GRACE_SECS": "30", "CAPABILITIES": "a,b", "MAX_DOWNLOADS": "3", "ARTIFACTS_LIMIT": str(10 << 30),

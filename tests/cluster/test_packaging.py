@@ -85,6 +85,17 @@ def test_every_pod_is_confined() -> None:
         assert pod["automountServiceAccountToken"] is (one["metadata"]["name"] == "wakeful-controller")
 
 
+def test_a_gateways_envoy_ends_after_the_hook_that_waits_for_its_requests() -> None:
+    [deployment] = [one for one in install_objects(Install()) if one["kind"] == "Deployment" and one["metadata"]["name"] == "wakeful-gateway"]
+    pod = deployment["spec"]["template"]["spec"]
+    [helper], sidecars = pod["containers"], [one["name"] for one in pod["initContainers"] if one.get("restartPolicy") == "Always"]
+
+    assert sidecars == ["envoy"]  # Kubernetes ends sidecars after all others
+    command = helper["lifecycle"]["preStop"]["exec"]["command"]
+    assert command[:3] == ["wakeful", "cluster", "leave"]
+    assert int(command[command.index("--seconds") + 1]) < pod["terminationGracePeriodSeconds"]
+
+
 def test_only_the_controller_has_rights_and_none_beyond_its_namespace_but_token_reviews() -> None:
     objects = install_objects(replace(Install(), seldon=True, storage_secrets=True))
     bound = [subject["name"] for one in objects for subject in one.get("subjects", ())]

@@ -10,6 +10,7 @@ VERBS = {
     "manifests": Entry("wakeful.cli.cluster_manifests", "print what an installation is made of, and a host's file as a Server and Models"),
     "drain": Entry("wakeful.cli.cluster_drain", "hold this pod until its models are elsewhere; its PreStop hook"),
     "gateway": Entry("wakeful.cli.cluster_gateway", "start the helper beside a gateway's Envoy"),
+    "leave": Entry("wakeful.cli.cluster_leave", "hold a gateway's pod until all that it has is answered; its PreStop hook"),
     "bootstrap": Entry("wakeful.cli.cluster_bootstrap", "print the file that a gateway's Envoy is started with"),
     "convert": Entry("wakeful.cli.cluster_convert", "print manifests of Seldon's as ours"),
     "models": Entry("wakeful.cli.cluster_models", "list the Models of a namespace, and what is wrong with each"),

@@ -26,6 +26,8 @@ from wakeful.cluster.planning.status import SERVER_LABEL
 
 GATEWAY = "wakeful-gateway"
 GATEWAY_PORT, ENVOY_STATS = 8080, 9902
+GATEWAY_GRACE = 120
+"""Seconds that requests have to end in when a gateway's pod is deleted."""
 COMPONENT = "app.kubernetes.io/component"
 TLS_SECRET = "wakeful-controller-tls"  # noqa: S105 - a name
 
@@ -55,12 +57,19 @@ RIGHTS = (
     Right("", ("secrets",), ("create",), "the controller's own certificate"),
     Right("", ("secrets",), ("get", "patch"), "the controller's own certificate", (TLS_SECRET,)),
 )
+REVIEW = Right("authentication.k8s.io", ("tokenreviews",), ("create",), "whether an agent is the pod that it says")
+"""In the whole cluster."""
 SELDON_RIGHTS = (
     Right(SELDON_GROUP, ("models", "servers"), ("list", "watch"), "what people want, as Seldon has it"),
     Right(SELDON_GROUP, ("models/status", "servers/status"), ("patch",), "what was decided, and how it is"),
 )
 STORAGE_RIGHT = Right("", ("secrets",), ("get",), "keys of storage that Models name in secretName")
 """Lets the controller read every Secret of its namespace: not given unless it is wanted. Workload identity needs none."""
+
+
+def rights_of(install: Install) -> list[Right]:
+    """All that the controller has in its namespace."""
+    return [*RIGHTS, *(SELDON_RIGHTS if install.seldon else ()), *([STORAGE_RIGHT] if install.storage_secrets else ())]
 
 
 def install_objects(install: Install) -> list[Manifest]:
@@ -92,10 +101,9 @@ def rules_of(rights: Iterable[Right]) -> list[Manifest]:
 
 def _rights(install: Install) -> list[Manifest]:
     reviews = f"wakeful-tokenreviews-{install.namespace}"
-    review = Right("authentication.k8s.io", ("tokenreviews",), ("create",), "whether an agent is the pod that it says")
     return [
         *_granted(install, "Role", CONTROLLER, RIGHTS),
-        *_granted(install, "ClusterRole", reviews, [review]),
+        *_granted(install, "ClusterRole", reviews, [REVIEW]),
         *(_granted(install, "Role", f"{CONTROLLER}-seldon", SELDON_RIGHTS) if install.seldon else ()),
         *(_granted(install, "Role", f"{CONTROLLER}-storage", [STORAGE_RIGHT]) if install.storage_secrets else ()),
     ]
@@ -118,7 +126,8 @@ def _granted(install: Install, kind: str, name: str, rights: Iterable[Right]) ->
 def _controller(install: Install) -> list[Manifest]:
     """Two pods, of which one leads. The other does not listen: who knows both addresses lands on the leader, so both must be in DNS."""
     ports = {"grpc": CONTROLLER_PORT, "http": CONTROLLER_HTTP}
-    flags = ["--image", install.image, *(["--seldon"] if install.seldon else [])]
+    switches = {"--seldon": install.seldon, "--storage-secrets": install.storage_secrets}
+    flags = ["--image", install.image, *(flag for flag, on in switches.items() if on)]
     container = {
         "name": "controller", "image": install.image, "command": ["wakeful", "cluster", "controller"], "args": flags,
         "env": [from_field("POD_NAME", "metadata.name"), from_field("POD_NAMESPACE", "metadata.namespace")],
@@ -145,18 +154,19 @@ def _gateway(install: Install) -> list[Manifest]:
     ports = {"requests": GATEWAY_PORT, "stats": ENVOY_STATS}
     # Its file is written by the pod itself: each gateway needs a name of its own, by which the controller knows what it has acknowledged.
     prepare = _helper(install, "prepare", ["wakeful", "cluster", "bootstrap", "--output", "/etc/envoy/envoy.json"])
+    # A sidecar ends after all others: Envoy ends at once when it is told to, so `wakeful cluster leave` in the helper's hook waits for its requests.
     envoy = {
-        "name": "envoy", "image": install.envoy, "command": ["envoy", "-c", "/etc/envoy/envoy.json", "--drain-time-s", "30"],
+        "name": "envoy", "image": install.envoy, "restartPolicy": "Always",
+        "command": ["envoy", "-c", "/etc/envoy/envoy.json", "--drain-time-s", "10"],
         "ports": _container_ports(ports), "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},
         "securityContext": container_security(), "readinessProbe": probe("/ready", "stats", period=2, failures=2),
-        # Services forget the pod first: a request that comes meanwhile is served.
-        "lifecycle": {"preStop": {"sleep": {"seconds": 15}}},
         "volumeMounts": [{"name": "envoy", "mountPath": "/etc/envoy", "readOnly": True}, ca_mount()],
     }
-    helper = _helper(install, "helper", ["wakeful", "cluster", "gateway"]) | {"lifecycle": {"preStop": {"sleep": {"seconds": 15}}}}
+    leave = {"preStop": {"exec": {"command": ["wakeful", "cluster", "leave", "--seconds", str(GATEWAY_GRACE - 10)]}}}
+    helper = _helper(install, "helper", ["wakeful", "cluster", "gateway"]) | {"lifecycle": leave}
     pod = {
         "serviceAccountName": GATEWAY, "automountServiceAccountToken": False, "enableServiceLinks": False, "securityContext": pod_security(),
-        "terminationGracePeriodSeconds": 60, "initContainers": [prepare], "containers": [envoy, helper],
+        "terminationGracePeriodSeconds": GATEWAY_GRACE, "initContainers": [prepare, envoy], "containers": [helper],
         "volumes": [{"name": "envoy", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}, ca_volume()],
     }
     service = {"selector": _of("gateway"), "ports": [{"name": "requests", "port": GATEWAY_PORT, "targetPort": "requests"}]}

@@ -146,8 +146,8 @@ def container_security() -> Manifest:
 
 
 def from_field(name: str, path: str) -> Manifest:
-    """A variable that Kubernetes fills from the pod itself."""
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    """A variable that Kubernetes fills from the pod itself. The default is written out: else kubectl's two ways to apply come into conflict."""
+    return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 
 
 def _container(server: ServerSpec, install: Install) -> Manifest:

@@ -131,8 +131,9 @@ def _kept(objects: Sequence[Manifest]) -> list[Manifest]:
 
 def _always() -> list[Manifest]:
     """What there is however the values are; with every flag, each of which `_marked` puts behind its value."""
-    extra = [_identity(one) for one in _added(_MARKED, replace(_MARKED, seldon=True))]
-    return [one for one in install_objects(replace(_MARKED, seldon=True)) if _identity(one) not in extra]
+    everything: dict[str, Any] = dict.fromkeys(_SWITCHES, True)
+    extra = [_identity(one) for one in _added(_MARKED, replace(_MARKED, **everything))]
+    return [one for one in install_objects(replace(_MARKED, **everything)) if _identity(one) not in extra]
 
 
 def _switched(switch: str, objects: list[Manifest]) -> str:
@@ -150,7 +151,10 @@ def _marked(text: str) -> str:
     """With values where their marks are, and with the flag of a switch only where that is on."""
     for mark, value in _MARKS.items():
         text = text.replace(mark, value)
-    return text.replace(f"{_FLAGS}- --seldon\n", f"{_FLAGS}{{{{- if .Values.seldon }}}}\n{_FLAGS}- --seldon\n{_FLAGS}{{{{- end }}}}\n")
+    for switch in _SWITCHES:
+        flag = f"{_FLAGS}- --{switch.replace('_', '-')}\n"
+        text = text.replace(flag, f"{_FLAGS}{{{{- if .Values.{_value_name(switch)} }}}}\n{flag}{_FLAGS}{{{{- end }}}}\n")
+    return text
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A whole control plane on loopback: etcd in memory, kube-apiserver with the aggregation layer, kube-controller-manager with fast settings."""
 
+import json
 import shutil
 import socket
 import tempfile
@@ -24,6 +25,11 @@ NETWORKS = range(20, 250)
 """Second number of 127.x.0.0/16: each control plane has such a network, with whatever runs there."""
 RESERVED = 4999
 """Port that is held in a network as long as it is in use."""
+AUDITED = {
+    "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
+}
+"""What accounts of pods, our controller's among them, ask of the API server; the rest is the tests' and Kubernetes' own."""
 CONTROLLERS = (
     "deployment", "disruption", "garbage-collector", "horizontal-pod-autoscaler", "namespace", "node-lifecycle", "persistentvolume-binder",
     "pod-garbage-collector", "replicaset", "serviceaccount", "statefulset", "taint-eviction",
@@ -60,6 +66,7 @@ class ControlPlane:
         self.host = f"{self.network.prefix}.0.1"
         self.url = f"https://{self.host}:6443"
         self._issue()
+        self._audit = self.directory / "audit.log"
         self.etcd, self.apiserver, self.manager = self._etcd(), self._apiserver(), self._manager()
         self.processes = (self.etcd, self.apiserver, self.manager)
         self.kubeconfig_path = self.kubeconfig(TOKEN, self.directory / "kubeconfig")
@@ -93,6 +100,12 @@ class ControlPlane:
         except (ApiError, *OFFLINE):
             return False
         return True
+
+    def asked_by(self, namespace: str, account: str) -> list[Object]:
+        """All requests of a service account so far, as the API server's audit log has them."""
+        name = f"system:serviceaccount:{namespace}:{account}"
+        lines = self._audit.read_text().splitlines() if self._audit.exists() else ()
+        return [event for event in map(json.loads, lines) if event["user"]["username"] == name]
 
     def restart_apiserver(self, seconds_away: float = 0.0) -> None:
         """Killed as by a crash, and back again with all that etcd has."""
@@ -164,9 +177,11 @@ class ControlPlane:
         )
 
     def _apiserver(self) -> Process:
-        pki = self.directory / "pki"
+        pki, policy = self.directory / "pki", self.directory / "audit-policy"
+        policy.write_text(json.dumps(AUDITED))
         return self._process(
-            "kube-apiserver", "kube-apiserver", etcd_servers=f"http://{self.host}:2379", secure_port="6443", bind_address=self.host,
+            "kube-apiserver", "kube-apiserver", audit_policy_file=policy, audit_log_path=self._audit,
+            etcd_servers=f"http://{self.host}:2379", secure_port="6443", bind_address=self.host,
             advertise_address="10.1.1.1", endpoint_reconciler_type="none", cert_dir=pki, tls_cert_file=pki / "api.crt",
             tls_private_key_file=pki / "api.key", service_account_key_file=pki / "accounts.pub",
             service_account_signing_key_file=pki / "accounts.key", service_account_issuer="https://kubernetes.default.svc",

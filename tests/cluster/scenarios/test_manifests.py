@@ -4,6 +4,7 @@ Scenarios 36 (all that is deployed passes a dry run), 37 (each bad manifest name
 """
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 
 from tests.cluster.ground.api import ApiError, Object
 from tests.cluster.ground.cluster import Cluster
+from tests.cluster.ground.control_plane import ControlPlane
 from tests.cluster.test_packaging import DEPLOY, rendered
 from wakeful.cluster.crds import crds
 from wakeful.cluster.dialects import DIALECTS, as_told
@@ -90,6 +92,25 @@ def test_kustomize(cluster: Cluster, overlay: str) -> None:
     assert {one["metadata"].get("namespace", "wakeful") for one in made} == {"wakeful"}
     controller = next(one for one in made if one["kind"] == "Deployment" and one["metadata"]["name"] == "wakeful-controller")
     assert ("--seldon" in controller["spec"]["template"]["spec"]["containers"][0]["args"]) is (overlay == "overlays/seldon")
+
+
+def test_an_overlay_with_a_server_is_applied_twice_or_after_the_base(tmp_path: Path) -> None:
+    """On a cluster that has nothing yet. As the guide says: kubectl looks up all kinds before it makes any."""
+    plane = ControlPlane()
+    try:
+        cpu, base = str(DEPLOY / "kustomize/overlays/cpu"), str(DEPLOY / "kustomize/base")
+        command = [str(plane.programs / "kubectl"), "--kubeconfig", str(plane.kubeconfig_path), "apply", "--server-side", "-k"]
+        first, second, third, other = (
+            subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, env={"HOME": str(tmp_path)})
+            for words in ([*command, cpu], [*command, cpu], [*command, base], [*[word for word in command if word != "--server-side"], cpu])
+        )
+        assert first.returncode == 1
+        assert "ensure CRDs are installed first" in first.stderr
+        assert (second.returncode, "server.wakeful.dev/server serverside-applied" in second.stdout) == (0, True), second.stderr
+        assert third.returncode == 0, third.stderr
+        assert other.returncode == 0, other.stderr  # the other way of kubectl to apply takes it as it is
+    finally:
+        plane.close()
 
 
 @pytest.mark.parametrize("on", [False, True])

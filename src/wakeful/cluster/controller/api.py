@@ -53,13 +53,12 @@ SECRET = Kind("", "v1", "Secret", "secrets")
 EVENT = Kind("", "v1", "Event", "events")
 STATEFUL_SET = Kind("apps", "v1", "StatefulSet", "statefulsets")
 BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
-POLICY = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
 AUTOSCALER = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
 ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False)
 
-APPLIED = {one.kind: one for one in (SERVICE, CONFIG_MAP, SECRET, STATEFUL_SET, BUDGET, POLICY)}
+APPLIED = {one.kind: one for one in (SERVICE, CONFIG_MAP, STATEFUL_SET, BUDGET)}
 """What is made from manifests."""
 
 GONE = 410

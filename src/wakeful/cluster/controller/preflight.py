@@ -17,11 +17,8 @@ from wakeful.cluster.controller.api import (
     Kind,
     Refusal,
 )
-from wakeful.cluster.install import RIGHTS, SELDON_RIGHTS, STORAGE_RIGHT, Right
+from wakeful.cluster.install import REVIEW, Right, rights_of
 from wakeful.cluster.manifests import Install
-
-REVIEW = Right(TOKEN_REVIEW.group, (TOKEN_REVIEW.plural,), ("create",), "agents show who they are")
-"""In the whole cluster."""
 
 
 class Fault(NamedTuple):
@@ -36,8 +33,7 @@ async def look(api: Api, install: Install) -> Fault | None:
         flag = " --seldon" if any(kind.group == SELDON_MODEL.group for kind in missing) else ""
         hint = ("hint", f"wakeful cluster crds{flag} | kubectl apply --server-side -f -")
         return Fault(f"the cluster does not know the kinds {', '.join(map(str, missing))}", (hint,))
-    rights = [*RIGHTS, *(SELDON_RIGHTS if install.seldon else ()), *([STORAGE_RIGHT] if install.storage_secrets else ())]
-    if refused := [note for right in [*rights, REVIEW] async for note in _refused(api, right)]:
+    if refused := [note for right in [*rights_of(install), REVIEW] async for note in _refused(api, right)]:
         hint = ("hint", f"wakeful cluster manifests -n {api.namespace} has the roles and their bindings")
         return Fault(f"this account has not the rights that it needs in the namespace {api.namespace}", (*refused, hint))
     return None
