@@ -38,3 +38,14 @@ def test_a_node_is_drained_under_load(cluster: Cluster, replicas: int) -> None:
     assert told
     assert "drained" in told[0]
     assert {pod.spec["nodeName"] for pod in cluster.pods("triton")} == {f"{cluster.namespace}-b"}
+
+
+def test_the_node_of_the_only_pod_is_lost(cluster: Cluster) -> None:
+    """The StatefulSet waits for the lost pod for ever; the one more takes its models as soon as Kubernetes deletes the lost one."""
+    taints = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+    soon = [{"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1} for taint in taints]
+    cluster.up(server("triton", podTemplate={"spec": {"tolerations": soon}}), model("m", models.quick(cluster.directory, "m")))
+    cluster.node("b")
+    cluster.nodes["a"].lose()
+    cluster.until(lambda: cluster.pod("triton-0").leaving and cluster.pod("triton-1").ready, 60, "there is another pod")
+    cluster.until(lambda: cluster.model("m").placements == {"triton-1": "Routed"} and cluster.model("m").ready, 40, "it has the model")
