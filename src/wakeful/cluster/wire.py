@@ -34,6 +34,7 @@ class HeldNow(msgspec.Struct, frozen=True, array_like=True):
     artifact: str = ""
     artifact_bytes: int = 0
     serves: str = ""
+    progress: int = 0
 
 
 class UseNow(msgspec.Struct, frozen=True, array_like=True):
@@ -67,6 +68,8 @@ class Hello(Message, tag="hello", frozen=True):
     leaving: bool = False
     token: str = ""
     """Projected service-account token for the audience `wakeful`."""
+    seen: int | None = None
+    """0: reports will tell `Report.seen`, and on this stream nothing was heard yet. None: an agent from before, whose reports do not."""
 
 
 class Report(Message, tag="report", frozen=True):
@@ -76,6 +79,8 @@ class Report(Message, tag="report", frozen=True):
     gone: list[str] = []
     use: dict[str, UseNow] = {}
     capacity: int | None = None
+    seen: int | None = None
+    """Version of the `Desired` that was obeyed when this was said, where it is another than in the last one."""
 
 
 class Trigger(Message, tag="trigger", frozen=True):
@@ -123,7 +128,10 @@ class Adopt(Message, tag="adopt", frozen=True):
 
 
 class Desired(Message, tag="desired", frozen=True):
-    """What the replica is to have. `base` 0: this is all; else it is a change of the version `base`, and who has another says hello again."""
+    """What the replica is to have. `base` 0: this is all; else it is a change of the version `base`, and who has another says hello again.
+
+    It is answered by a report that names `version`, even if nothing has changed: what was said before may be about a copy that is to go.
+    """
 
     epoch: int
     version: int

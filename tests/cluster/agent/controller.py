@@ -96,7 +96,9 @@ class Controller:
             self.held.clear()
             self.use.clear()
         if isinstance(message, Hello | Report):
-            self.states += [(name, held.state, held.revision) for name, held in message.held.items()]
+            news = [(name, held.state, held.revision) for name, held in message.held.items()]
+            news = [one for one in news if (before := self.held.get(one[0])) is None or one[1:] != (before.state, before.revision)]
+            self.states += sorted(news, key=lambda one: one[1] == "loading")  # a report has no order: what has ended made room for what begins
             self.held |= message.held
             self.use |= message.use
         if isinstance(message, Report):

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 from wakeful.cluster.agent import memory
+from wakeful.cluster.agent.cache import Use
 from wakeful.cluster.agent.drain import verdict
 from wakeful.cluster.agent.health import Deaths, Quiet
 from wakeful.cluster.agent.link import LONGEST_PAUSE, SHORTEST_PAUSE, pause
 from wakeful.cluster.agent.memory import Proven
 from wakeful.cluster.agent.orders import Heard, Orders
+from wakeful.cluster.agent.shelf import Place, Served
 from wakeful.cluster.agent.told import Told
 from wakeful.cluster.wire import PROTOCOL, Adopt, Desired, HeldNow, Report, UseNow, Wanted
 
@@ -72,6 +74,28 @@ def test_only_what_has_changed_is_told() -> None:
     assert told.news({"a": None}, {"a": UseNow(7, 6)}) == Report({}, ["a"])
     assert told.news({"a": None}, {}) is None
     assert told.news(held, {}) == Report(held)
+
+
+def test_that_an_order_was_heard_is_told_even_if_nothing_has_changed() -> None:
+    orders, told = Orders(), Told({}, {})
+    orders.adopt(Adopt(1, PROTOCOL))
+    assert orders.seen == 0
+    orders.hear(Desired(1, 7, 0, {"a": A}))
+    assert told.news({}, {}, orders.seen) == Report(seen=7)
+    assert told.news({}, {}, orders.seen) is None
+    assert told.news({"a": HeldNow("ready", "r")}, {}, 7) == Report({"a": HeldNow("ready", "r")})
+    orders.adopt(Adopt(2, PROTOCOL))
+    assert orders.seen == 0, "a version is of one stream"
+
+
+def test_a_copy_that_is_put_away_is_not_said_to_be_ready(tmp_path: Path) -> None:
+    place, wanted = Place(), Wanted("r", "s3://b/m")
+    place.wanted, place.served = wanted, Served("r", Use(tmp_path, "sha256:1", 5, -1))
+    assert place.held(9, 0) == HeldNow("ready", "r", 9, "", "sha256:1", 5)
+    place.wanted = None
+    assert place.held(9, 0) == HeldNow("finishing", "r", 9, "", "sha256:1", 5)
+    place.going, place.loading, place.wanted = True, True, wanted
+    assert place.held(9, 3) == HeldNow("loading", "r", 9, progress=3), "it is wanted again, and loads anew once the one before has gone"
 
 
 def test_three_deaths_in_a_minute_are_an_illness() -> None:

@@ -126,12 +126,15 @@ async def adopted(channel: Any, told: Told, greeting: Hello | None = None) -> St
 def test_an_agent_is_told_everything_first_and_then_what_changes() -> None:
     async def test(agents: Agents, told: Told, channel: Any) -> None:
         stream = await adopted(channel, told)
-        agents.want("u1", {"cat": CAT})
+        agents.want("u1", {"cat": CAT}, 1)
         assert await stream.hear() == Desired(EPOCH, 1, 0, {"cat": CAT})
-        agents.want("u1", {"cat": CAT})
-        agents.want("u1", {"dog": DOG})
-        assert await stream.hear() == Desired(EPOCH, 2, 1, {"dog": DOG}, ["cat"])
-        agents.want("someone else", {"cat": CAT})
+        agents.want("u1", {"cat": CAT}, 2)
+        agents.want("u1", {"dog": DOG}, 3)
+        assert await stream.hear() == Desired(EPOCH, 3, 1, {"dog": DOG}, ["cat"])
+        agents.want("u1", {}, 4)
+        agents.want("u1", {"dog": DOG}, 5)
+        assert await stream.hear() == Desired(EPOCH, 5, 3), "nothing has changed in between, and the agent is to say that it knows"
+        agents.want("someone else", {"cat": CAT}, 6)
         agents.release("u1")
         assert await stream.hear() == Released()
 
@@ -143,7 +146,7 @@ def test_to_have_nothing_is_said_too_but_not_before_it_is_known() -> None:
         stream = await adopted(channel, told)
         agents.release("u1")
         assert await stream.hear() == Released()
-        agents.want("u1", {})
+        agents.want("u1", {}, 1)
         assert await stream.hear() == Desired(EPOCH, 1, 0)
 
     run(test)
@@ -169,7 +172,7 @@ def test_what_an_agent_says_is_passed_on() -> None:
 def test_an_agent_that_has_lost_count_says_hello_again_and_is_told_everything() -> None:
     async def test(agents: Agents, told: Told, channel: Any) -> None:
         stream = await adopted(channel, told)
-        agents.want("u1", {"cat": CAT})
+        agents.want("u1", {"cat": CAT}, 1)
         assert await stream.hear() == Desired(EPOCH, 1, 0, {"cat": CAT})
         await stream.say(hello())
         assert await stream.hear() == Desired(EPOCH, 1, 0, {"cat": CAT})
@@ -182,7 +185,7 @@ def test_a_new_stream_of_a_pod_replaces_the_old_one_and_the_pod_is_never_silent(
         old = await adopted(channel, told)
         new = await adopted(channel, told)
         assert await old.hear() is None
-        agents.want("u1", {"cat": CAT})
+        agents.want("u1", {"cat": CAT}, 1)
         assert await new.hear() == Desired(EPOCH, 1, 0, {"cat": CAT})
         assert ("u1", "silent") not in told.heard
 

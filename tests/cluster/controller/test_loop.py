@@ -44,6 +44,8 @@ class Others:
 
     def __init__(self) -> None:
         self.wanted: dict[str, Mapping[str, Wanted]] = {}
+        self.version = 0
+        """Of what was told last."""
         self.released: list[str] = []
         self.routes: dict[str, frozenset[str]] = {}
         self.inherited: dict[str, frozenset[str]] | None = None
@@ -52,8 +54,8 @@ class Others:
         self.gateways = frozenset({"envoy"})
         self.acknowledged: Callable[[Iterable[str]], None] = lambda models: None
 
-    def want(self, uid: str, models: Mapping[str, Wanted]) -> None:
-        self.wanted[uid] = models
+    def want(self, uid: str, models: Mapping[str, Wanted], version: int) -> None:
+        self.wanted[uid], self.version = models, version
 
     def release(self, uid: str) -> None:
         self.released.append(uid)
@@ -170,6 +172,25 @@ def test_a_model_is_assigned_loaded_routed_and_its_status_says_so() -> None:
         assert stage.others.routes == {"cat": frozenset({uid})}
         assert stage.api.statuses["cat"]["placements"][0]["state"] == "Routed"
         assert stage.others.ensured[0] == "triton"
+
+    play(scene)
+
+
+def test_what_an_agent_said_before_it_heard_of_a_model_does_not_count() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.server(replicas=1)
+        uid = stage.pod()
+        stage.intake.hello(Hello(PROTOCOL, "triton-0", uid, "triton", 8080, None, ["onnx"], 1 << 30, "1", seen=0))
+        stage.model("cat")
+        stage.listing.listed.set()
+        await until(lambda: stage.wants(uid) == {"cat"})
+        revision, version = stage.others.wanted[uid]["cat"].revision, stage.others.version
+        stage.intake.report(uid, Report({"cat": HeldNow("ready", revision, 1000)}, seen=version - 1))  # of a copy that it has unloaded since
+        await until(lambda: (agent := stage.world.replicas[uid].agent) is not None and bool(agent.held))
+        await asyncio.sleep(0.05)
+        assert stage.others.routes == {}
+        stage.intake.report(uid, Report(seen=version))
+        await until(lambda: stage.others.routes == {"cat": frozenset({uid})})
 
     play(scene)
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from wakeful.cluster.controller import observing
 from wakeful.cluster.planning.world import Held, ModelEntry, ModelSpec, Placement, State, Use, World
@@ -83,3 +84,15 @@ def test_what_a_replica_serves_without_a_placement_is_taken_over() -> None:
     assert world.models["cat"].placements == {"u2": Placement("u2", "triton-2", State.ROUTED, "r1", 7.0)}
     assert world.models["deleted"].gone
     assert world.models["coming"].placements == {}
+
+
+def test_a_load_that_gets_on_is_work_and_what_was_heard_is_kept() -> None:
+    agent = observing.agent(structs.replace(hello(cat=HeldNow("ready", "r1")), seen=0), 1.0)
+    agent.told = {"cat": 4}
+    assert (agent.held_as_told("cat"), agent.worked) == (None, 0.0)
+    assert observing.take(agent, Report({"cow": HeldNow("loading", "r1", progress=5)}), 2.0) == {"cow"}
+    assert (agent.held["cow"].progress, agent.worked, agent.seen) == (5, 2.0, 0)
+    assert observing.take(agent, Report({"cow": HeldNow("loading", "r1", progress=5)}), 3.0) == set()
+    assert agent.worked == 2.0
+    assert observing.take(agent, Report(seen=4), 4.0) == {"cat"}
+    assert agent.held_as_told("cat") == Held("ready", "r1")

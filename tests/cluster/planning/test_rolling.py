@@ -49,7 +49,7 @@ def test_one_that_does_not_end_has_failed_and_the_old_revision_serves() -> None:
     cluster.model("a", revision="r2")
     cluster.run(310, step=1)
     assert revisions(cluster) == [("triton-0", "r1")]
-    assert "was not loaded in 300 s" in cluster.notes("RolloutStopped")[0]
+    assert "did not get on for 300 s" in cluster.notes("RolloutStopped")[0]
 
 
 def test_who_changes_his_mind_gets_the_last_revision() -> None:

@@ -136,6 +136,7 @@ class Agent:
         if heard is Heard.MISSED:
             raise Hangup("a change was missed, so everything is asked for again")
         self._shelf.want(self._orders.models, message.models)
+        self._link.wake.set()  # that it was heard is news
         self._told_to_finish.set()
         self._unsaved.set()
 
@@ -151,7 +152,7 @@ class Agent:
         return Hello(
             PROTOCOL, settings.pod, settings.pod_uid, settings.server, http_port, grpc_port, sorted(self._capabilities),
             self._engine.supervisor.budget, __version__, self._orders.epoch, held, {name: used for name, used in self._uses.items() if name in held},
-            {name: limit for name, limit in limits.items() if limit is not None}, self._drain.since is not None, self._read_token(),
+            {name: limit for name, limit in limits.items() if limit is not None}, self._drain.since is not None, self._read_token(), seen=0,
         )
 
     def _read_token(self) -> str:
@@ -167,7 +168,7 @@ class Agent:
     def _news(self) -> list[FromAgent]:
         messages, self._outbox = self._outbox, []
         dirty, self._dirty = self._dirty, set()
-        if (report := self._told.news({name: self._held_of(name) for name in dirty}, self._uses)) is not None:
+        if (report := self._told.news({name: self._held_of(name) for name in dirty}, self._uses, self._orders.seen)) is not None:
             messages.insert(0, report)
         return messages
 
@@ -176,7 +177,7 @@ class Agent:
 
     def _held_of(self, name: str) -> HeldNow | None:
         place = self._shelf.places.get(name)
-        return None if place is None else place.held(self._footprints.get(name, 0))
+        return None if place is None else place.held(self._footprints.get(name, 0), self._shelf.progress(name))
 
     def _say(self, *messages: FromAgent) -> None:
         if self._link.connected:
@@ -241,6 +242,8 @@ class Agent:
         for number, (name, place) in enumerate(list(self._shelf.places.items())):
             if number % AT_A_TIME == 0:
                 await asyncio.sleep(0)
+            if place.loading:
+                self._dirty.add(name)  # how far it is
             if place.served is None:
                 continue
             now = monotonic()

@@ -65,6 +65,8 @@ class Fetcher:
     def __init__(self, cache: Cache, limits: FetchLimits, claims: Path) -> None:
         """`claims`: where persistent volume claims are mounted, each in a directory of its name."""
         self.running: dict[str, Progress] = {}
+        self.came = 0
+        """Bytes, by all fetches together."""
         self._cache = cache
         self._limits = limits
         self._claims = claims
@@ -174,6 +176,8 @@ class Fetcher:
                 word = _WORDS.decode(line)
                 if not isinstance(word, Progress):
                     return word
+                before = self.running.get(uri)
+                self.came += word.fetched - (before.fetched if before is not None else 0)
                 self.running[uri] = word
         return None
 

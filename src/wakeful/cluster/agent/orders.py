@@ -27,6 +27,11 @@ class Orders:
         self._version: int | None = None
         """Of this stream."""
 
+    @property
+    def seen(self) -> int:
+        """The version that was obeyed; 0: none yet on this stream."""
+        return self._version or 0
+
     def adopt(self, message: Adopt) -> str:
         """A stream begins. Returns why its controller is not obeyed; empty: it is."""
         self._version = None

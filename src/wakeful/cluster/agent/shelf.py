@@ -49,6 +49,10 @@ class Place:
         self.attempt: asyncio.Task[None] | None = None
         """To serve what is wanted, as long as it may be broken off."""
         self.loading = False
+        self.fetched = 0
+        """Bytes of the files that are being loaded; 0: they are not here yet."""
+        self.going = False
+        """What is served is being put away, and callers find it no more."""
         self.pinned = False
         self.error = ""
         """Why `wanted` does not load."""
@@ -65,16 +69,18 @@ class Place:
             return True
         return self.served is not None and self.served.revision == wanted.revision
 
-    def held(self, footprint: int) -> HeldNow | None:
+    def held(self, footprint: int, progress: int) -> HeldNow | None:
         """What the controller is told; None: nothing of it is here yet."""
         served, wanted = self.served, self.wanted
-        before = served.revision if served is not None else ""
+        before = served.revision if served is not None and not self.going else ""
         if wanted is not None and (self.loading or self.error) and before != wanted.revision:
-            return HeldNow("failed" if self.error else "loading", wanted.revision, footprint, self.error, serves=before)
+            return HeldNow("failed" if self.error else "loading", wanted.revision, footprint, self.error, serves=before, progress=progress)
         if served is None:
             return None
         artifact, nbytes = served.files.revision, served.files.nbytes
-        if wanted is not None and wanted.finish:
+        if wanted is None:
+            return HeldNow("finishing", before, footprint, "", artifact, nbytes)
+        if wanted.finish:
             return HeldNow("quiet" if self.quiet else "finishing", before, footprint, "", artifact, nbytes)
         if self.ailing:
             return HeldNow("failed", before, footprint, self.ailing, artifact, nbytes)
@@ -96,6 +102,14 @@ class Shelf:
         self._turns = asyncio.Semaphore(at_once)
         self._spawn = spawn
         self._changed = changed
+
+    def progress(self, name: str) -> int:
+        """A number that changes as long as a model's load gets on; while it waits to be fetched, as long as others are."""
+        place = self.places[name]
+        if place.fetched or place.wanted is None:
+            return place.fetched
+        coming = self._fetcher.running.get(place.wanted.storage_uri)
+        return coming.fetched if coming is not None else self._fetcher.came
 
     # ── what is wanted ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -159,7 +173,7 @@ class Shelf:
                 log.exception("model %s could not be brought to what the cluster wants", name)
                 place.error = f"an error of the agent itself: {error!r}"
             finally:
-                place.loading = False
+                place.loading, place.fetched = False, 0
                 for one in files:
                     if place.served is None or place.served.files is not one:
                         one.release()
@@ -172,6 +186,7 @@ class Shelf:
         self._changed(name)
         fetched = await self._fetcher.fetch(wanted.storage_uri, wanted.artifact, wanted.secret)
         files.append(fetched)
+        place.fetched = fetched.nbytes
         settings, _ = await asyncio.to_thread(self._settings, name, fetched.path, wanted)
         await self._repository.deliver(name, settings, partial(self._serves, name, place, wanted, fetched))
 
@@ -205,9 +220,10 @@ class Shelf:
         elsewhere[name] = f"model {name} is not on this server any more: ask another one"
         while len(elsewhere) > REMEMBERED_NAMES:
             del elsewhere[next(iter(elsewhere))]
+        place.going = True
         await self._repository.withdraw(name)
         served.files.release()
-        place.served = None
+        place.served, place.going = None, False
 
     # ── after a restart ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

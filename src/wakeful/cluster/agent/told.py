@@ -16,20 +16,25 @@ class Told:
     def __init__(self, held: Mapping[str, HeldNow], use: Mapping[str, UseNow]) -> None:
         self._held = dict(held)
         self._use = dict(use)
+        self._seen = 0
 
-    def news(self, held: Mapping[str, HeldNow | None], use: Mapping[str, UseNow]) -> Report | None:
-        """What of these models is not told yet, which counts as told from now on; None: nothing. A model without state is gone."""
+    def news(self, held: Mapping[str, HeldNow | None], use: Mapping[str, UseNow], seen: int = 0) -> Report | None:
+        """What of these models is not told yet, which counts as told from now on; None: nothing. A model without state is gone.
+
+        `seen`: the version of what is to be here that these states are about.
+        """
         changed = {name: now for name, now in held.items() if now is not None and _differs(self._held.get(name), now)}
         gone = [name for name, now in held.items() if now is None and name in self._held]
         used = {name: use[name] for name, now in held.items() if now is not None and name in use and use[name] != self._use.get(name)}
-        if not changed and not gone and not used:
+        if not changed and not gone and not used and seen == self._seen:
             return None
+        before, self._seen = self._seen, seen
         self._held |= changed
         self._use |= used
         for name in gone:
             del self._held[name]
             self._use.pop(name, None)
-        return Report(changed, gone, used)
+        return Report(changed, gone, used, seen=seen if seen != before else None)
 
 
 def _differs(told: HeldNow | None, now: HeldNow) -> bool:

@@ -82,29 +82,28 @@ class _Stream:
         self.uid = uid
         self.wanted: Mapping[str, Wanted] | None = None
         """None: not known yet, so that nothing is said of it."""
+        self.version = 0
+        """Of `wanted`."""
         self.released = False
         self.ended = False
         self.news = asyncio.Event()
         self._told: Mapping[str, Wanted] = {}
-        self._version = 0
+        self._version_told = 0
         self._released_told = False
 
     def begin_anew(self) -> None:
         """The agent has lost count: the next thing that it is told is everything."""
-        self._version, self._told = 0, {}
+        self._version_told, self._told = 0, {}
         self.news.set()
 
     def messages(self, epoch: int) -> list[ToAgent]:
         """What to send now."""
         news: list[ToAgent] = []
-        if self.wanted is not None:
+        if self.wanted is not None and self.version != self._version_told:
             changed = {name: one for name, one in self.wanted.items() if self._told.get(name) != one}
             gone = [name for name in self._told if name not in self.wanted]
-            if changed or gone or self._version == 0:
-                base = self._version
-                self._version += 1
-                self._told = self.wanted
-                news.append(Desired(epoch, self._version, base, changed, gone))
+            news.append(Desired(epoch, self.version, self._version_told, changed, gone))
+            self._version_told, self._told = self.version, self.wanted
         if self.released and not self._released_told:
             self._released_told = True
             news.append(Released())
@@ -129,10 +128,10 @@ class Agents(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio ships no t
     def connected(self) -> int:
         return len(self._streams)
 
-    def want(self, uid: str, models: Mapping[str, Wanted]) -> None:
-        """What a replica is to have, all of it. `models` must not be changed any more."""
+    def want(self, uid: str, models: Mapping[str, Wanted], version: int) -> None:
+        """What a replica is to have, all of it. `models` must not be changed any more; each call has another `version` above 0."""
         if (stream := self._streams.get(uid)) is not None:
-            stream.wanted = models
+            stream.wanted, stream.version = models, version
             stream.news.set()
 
     def release(self, uid: str) -> None:

@@ -60,29 +60,35 @@ def agent(hello: Hello, now: float) -> Agent:
     return Agent(
         frozenset(hello.capabilities), hello.capacity, hello.http_port, hello.grpc_port, now,
         {name: held(one) for name, one in hello.held.items()}, {name: use(one) for name, one in hello.use.items()}, hello.limits,
+        hello.seen,
     )
 
 
 def take(agent: Agent, report: Report, now: float) -> set[str]:
-    """Bring an agent up to date; the models of which it has something else than before."""
+    """Bring an agent up to date; the models of which it has something else than before, or speaks for the first time since it was told of them."""
     agent.heard = now
+    seen, agent.seen = agent.seen, report.seen if report.seen is not None else agent.seen
     changed = {name for name in report.gone if agent.held.pop(name, None) is not None}
     for name in report.gone:
         agent.use.pop(name, None)
     for name, one in report.held.items():
-        now_held = held(one)
-        if agent.held.get(name) != now_held:
+        before, now_held = agent.held.get(name), held(one)
+        if before != now_held:
             agent.held[name] = now_held
             changed.add(name)
+            if "loading" in (now_held.state, before.state if before is not None else ""):
+                agent.worked = now
     for name, figures in report.use.items():
         agent.use[name] = use(figures)
     if report.capacity is not None:
         agent.capacity = report.capacity
+    if seen != agent.seen:
+        changed |= {name for name in agent.held if agent.told.get(name, 0) > (seen or 0)}
     return changed
 
 
 def held(one: HeldNow) -> Held:
-    return Held(one.state, one.revision, one.footprint, one.error, one.artifact, one.artifact_bytes, one.serves)
+    return Held(one.state, one.revision, one.footprint, one.error, one.artifact, one.artifact_bytes, one.serves, one.progress)
 
 
 def use(one: UseNow) -> Use:
@@ -92,7 +98,8 @@ def use(one: UseNow) -> Use:
 def adopt(world: World, uid: str, now: float) -> set[str]:
     """Models that a replica serves and that no status told of: the leader before did not come to write them down. Returns their names.
 
-    They are routed, as far as anybody knows, and so they are taken over as such: the planner then takes them away in the order that loses nothing.
+    They are routed, or were, as far as anybody knows, and so they are taken over as such: the planner then takes them away in the order that loses
+    nothing.
     One whose Model was deleted meanwhile gets an entry that is gone already.
     """
     replica = world.replicas[uid]
@@ -103,6 +110,7 @@ def adopt(world: World, uid: str, now: float) -> set[str]:
         if one.served and (entry is None or uid not in entry.placements):
             if entry is None:
                 entry = world.models[name] = ModelEntry(ModelSpec(name, "", one.served), gone=True)
-            entry.placements[uid] = Placement(uid, replica.pod, State.ROUTED, one.served, now)
+            state = State.DRAINING if one.state in {"finishing", "quiet"} else State.ROUTED
+            entry.placements[uid] = Placement(uid, replica.pod, state, one.served, now)
             adopted.add(name)
     return adopted

@@ -11,12 +11,12 @@ from wakeful.cluster.controller.writer import Key, Writer
 from wakeful.cluster.dialects import as_told
 from wakeful.cluster.planning.routing import endpoints, wanted_of
 from wakeful.cluster.planning.status import Observed, model_status, server_status
-from wakeful.cluster.planning.world import Endpoint, ModelEntry, ServerEntry, State, World
+from wakeful.cluster.planning.world import Agent, Endpoint, ModelEntry, ServerEntry, State, World
 from wakeful.cluster.wire import Wanted
 
 
 class Agents(Protocol):
-    def want(self, uid: str, models: Mapping[str, Wanted]) -> None: ...
+    def want(self, uid: str, models: Mapping[str, Wanted], version: int) -> None: ...
 
 
 class Gateways(Protocol):
@@ -53,6 +53,8 @@ class Telling:
         self._routes: dict[str, tuple[Endpoint, ...]] = {}
         self._desired: dict[str, dict[str, Wanted]] = {}
         self._holders: dict[str, frozenset[str]] = {}
+        self._version = 0
+        """Of all that replicas are told together."""
 
     @property
     def routes(self) -> Mapping[str, tuple[Endpoint, ...]]:
@@ -60,16 +62,20 @@ class Telling:
 
     def models(self, names: Iterable[str], greeted: Iterable[str]) -> None:
         """Tell what is new of these models, and all to the replicas that have just said hello."""
+        greeted = frozenset(greeted)
         changed = set(greeted)
+        self._version += 1
         routed = False
         for name in names:
             entry = self._world.models.get(name)
             changed |= self._assign(name, entry)
             routed |= self._route(name, entry)
             self._status("Model", name)
+        for uid in greeted:
+            self._note_told(uid, self._desired.get(uid, {}))
         for uid in changed:
             if uid in self._world.replicas:
-                self._agents.want(uid, dict(self._desired.get(uid, {})))
+                self._agents.want(uid, dict(self._desired.get(uid, {})), self._version)
             else:
                 self._desired.pop(uid, None)
         if routed:
@@ -106,16 +112,28 @@ class Telling:
         changed = {uid for uid in self._holders.get(name, frozenset()) if uid not in now}
         for uid in changed:
             self._desired.get(uid, {}).pop(name, None)
+            if (agent := self._agent(uid)) is not None:
+                agent.told.pop(name, None)
         for uid, one in now.items():
             there = self._desired.setdefault(uid, {})
             if there.get(name) != one:
                 there[name] = one
+                self._note_told(uid, [name])
                 changed.add(uid)
         if now:
             self._holders[name] = frozenset(now)
         else:
             self._holders.pop(name, None)
         return changed
+
+    def _note_told(self, uid: str, names: Iterable[str]) -> None:
+        """What its agent says of these models counts again when it has heard this version."""
+        if (agent := self._agent(uid)) is not None:
+            agent.told |= dict.fromkeys(names, self._version)
+
+    def _agent(self, uid: str) -> Agent | None:
+        replica = self._world.replicas.get(uid)
+        return replica.agent if replica is not None else None
 
     def _wanted(self, entry: ModelEntry) -> dict[str, Wanted]:
         """By replica. Equal ones are one object: there are tens of thousands."""

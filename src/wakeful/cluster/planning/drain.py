@@ -36,7 +36,7 @@ class _Targets:
         for name in draft.world.models:
             for uid, placement in draft.world.models[name].placements.items():
                 if is_coming(placement) and uid in self._loads:
-                    self.loads_one(uid, placement.since)
+                    self.loads_one(uid, placement.stood_since)
 
     def loads_one(self, uid: str, since: float) -> None:
         self._loads[uid] += 1

@@ -79,9 +79,9 @@ def observe(model: ModelEntry, draft: Draft) -> None:
             if replica.agent is not None and not steady:
                 _observe_routed(model, placement, held, draft)
         elif is_coming(placement):
-            _observe_coming(model, placement, held, draft)
+            _observe_coming(model, placement, draft)
         elif placement.state is State.DRAINING:
-            if replica.agent is not None and _is_done(held) and draft.may_unload and not draft.may_be_sent(model, uid):
+            if _is_done(name, replica) and draft.may_unload and not draft.may_be_sent(model, uid):
                 draft.drop(model, uid)
         elif placement.revision != model.spec.revision:
             draft.drop(model, uid)  # what failed there is not what is asked for now
@@ -97,25 +97,44 @@ def serves(model: ModelEntry) -> bool:
     return any(placement.state is State.ROUTED for placement in model.placements.values())
 
 
-def _is_done(held: Held | None) -> bool:
-    """Nothing is in flight there that an unload would break."""
-    return held is None or held.state == "quiet" or not held.served
+def _is_done(name: str, replica: Replica) -> bool:
+    """Nothing is in flight there that an unload would break. To have been `quiet` before it was told to finish this time is not enough."""
+    if replica.agent is None:
+        return False
+    if name not in replica.agent.held:
+        return True
+    held = replica.agent.held_as_told(name)
+    return held is not None and (held.state == "quiet" or not held.served)
 
 
-def _observe_coming(model: ModelEntry, placement: Placement, held: Held | None, draft: Draft) -> None:
+def _observe_coming(model: ModelEntry, placement: Placement, draft: Draft) -> None:
+    agent = draft.replica(placement.replica).agent
+    held = agent.held_as_told(model.spec.name) if agent is not None else None
     if held is not None and held.revision == placement.revision:
         if held.state == "ready":
-            draft.put(model, placement._replace(state=State.ROUTED, since=draft.now, tries=0, error="", previous=""))
+            draft.put(model, placement._replace(state=State.ROUTED, since=draft.now, tries=0, error="", previous="", progress=0))
             model.failures, model.retry_at = 0, 0.0
             return
         if held.state == "failed":
             _fail(model, placement, held.error, draft)
             return
         if held.state == "loading" and placement.state is State.ASSIGNED:
-            draft.move(model, placement, State.LOADING)
+            draft.move(model, placement._replace(progress=held.progress), State.LOADING)
             return
-    if draft.settled and draft.now - placement.since >= draft.limits.progress:
-        _fail(model, placement, f"no progress in {draft.now - placement.since:.0f} s of {placement.state.value}", draft)
+        if _gets_on(model, placement, held, draft):
+            return
+    worked = agent.worked if agent is not None and placement.state is State.ASSIGNED else 0.0  # it waits for its turn
+    stood = draft.now - max(placement.stood_since, worked)
+    if draft.settled and stood >= draft.limits.progress:
+        _fail(model, placement, f"no progress in {stood:.0f} s of {placement.state.value}", draft)
+
+
+def _gets_on(model: ModelEntry, placement: Placement, held: Held, draft: Draft) -> bool:
+    """Has a load come further since it was last looked at? A long one has not failed as long as it does."""
+    if held.state != "loading" or held.progress == placement.progress:
+        return False
+    draft.put(model, placement._replace(progress=held.progress, progressed=draft.now))
+    return True
 
 
 def _observe_routed(model: ModelEntry, placement: Placement, held: Held | None, draft: Draft) -> None:
@@ -133,10 +152,12 @@ def _observe_routed(model: ModelEntry, placement: Placement, held: Held | None, 
         if placement.previous:
             draft.put(model, placement._replace(previous="", since=draft.now))
         return
+    if held.revision == placement.revision and placement.previous == served and _gets_on(model, placement, held, draft):
+        return
     failed = held.state == "failed" and held.revision == placement.revision
-    overdue = draft.now - placement.since >= draft.limits.progress
+    overdue = draft.now - placement.stood_since >= draft.limits.progress
     if failed or overdue:
-        error = held.error if failed else f"revision {placement.revision} was not loaded in {draft.now - placement.since:.0f} s"
+        error = held.error if failed else f"revision {placement.revision} did not get on for {draft.now - placement.stood_since:.0f} s"
         draft.put(model, placement._replace(revision=served, previous="", since=draft.now, error=error))
         model.revision_failed, model.changed = placement.revision, draft.now
         draft.note(model.spec.name, "RolloutStopped", f"{placement.revision} failed on {placement.pod}: {error}; {served} serves on")
@@ -234,9 +255,9 @@ def _place(model: ModelEntry, want: int, draft: Draft, due: frozenset[str], also
     for uid in placed.chosen:
         draft.assign(model, uid)
         agent = draft.replica(uid).agent
-        held = agent.held.get(model.spec.name) if agent is not None else None
+        held = agent.held_as_told(model.spec.name) if agent is not None else None
         if held is not None and held.state != "failed":  # it has it from before; a failure is of a load that is over
-            _observe_coming(model, model.placements[uid], held, draft)
+            _observe_coming(model, model.placements[uid], draft)
     return placed
 
 
@@ -250,7 +271,7 @@ def _take_back(model: ModelEntry, copies: Copies, need: int, draft: Draft) -> in
             continue
         if replica.placeable and replica.uid in draft.sites.right(model.spec):
             draft.put(model, placement._replace(state=State.ASSIGNED, revision=held.served, since=draft.now, previous=""))
-            _observe_coming(model, model.placements[placement.replica], held, draft)
+            _observe_coming(model, model.placements[placement.replica], draft)
             taken += 1
     return taken
 

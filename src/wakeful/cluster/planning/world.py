@@ -4,6 +4,7 @@ Times are seconds since the epoch, from a clock that never goes back within a pr
 frozen; entries and the world are changed by the controller's loop alone.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -151,6 +152,8 @@ class Held(NamedTuple):
     artifact_bytes: int = 0
     serves: str = ""
     """While `revision` is loading or has failed: the one before that still answers requests there; empty: none does."""
+    progress: int = 0
+    """While it is loading: another number than before means that it gets on."""
 
     @property
     def served(self) -> str:
@@ -186,6 +189,18 @@ class Agent:
     use: dict[str, Use] = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
     """What its variables say of scaling, by `ScaleLimits` field."""
+    seen: int | None = None
+    """Version of what it is to have that it had heard when it spoke last; None: it does not say."""
+    told: dict[str, int] = field(default_factory=dict)
+    """With which version it was told what it now is to have of each model. Kept by who tells."""
+    worked: float = 0.0
+    """When it said last that some load there got on: others may wait for their turn."""
+
+    def held_as_told(self, name: str) -> Held | None:
+        """What it says of a model, if it has heard what it was last told of it: else it may speak of a copy that is on its way out."""
+        if self.seen is not None and self.told.get(name, math.inf) > self.seen:
+            return None
+        return self.held.get(name)
 
 
 @dataclass(slots=True)
@@ -248,6 +263,15 @@ class Placement(NamedTuple):
     error: str = ""
     previous: str = ""
     """Revision that serves on this replica until `revision` is loaded."""
+    progress: int = 0
+    """Of the load that is under way there, as its agent said it last."""
+    progressed: float = 0.0
+    """When that number was another one before; 0: never."""
+
+    @property
+    def stood_since(self) -> float:
+        """Since when nothing is seen to happen to it."""
+        return max(self.since, self.progressed)
 
 
 class Routing(NamedTuple):
