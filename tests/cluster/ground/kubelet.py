@@ -84,8 +84,10 @@ class Kubelet:
             if "deletionTimestamp" in metadata:
                 pod.leave(0)  # it was leaving when the node was lost
             pod.start()
-        elif pod is not None and "deletionTimestamp" in metadata:
-            pod.leave(float(metadata.get("deletionGracePeriodSeconds", 0)))
+        elif pod is not None:
+            if "deletionTimestamp" in metadata:
+                pod.leave(float(metadata.get("deletionGracePeriodSeconds", 0)))
+            pod.look_at(manifest)
 
     def _gone(self, uid: str) -> None:
         """Its object is gone, by a forced delete or by our own."""

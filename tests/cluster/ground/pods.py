@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.ground import images, probes
-from tests.cluster.ground.api import OFFLINE, Api, ApiError, Object, now
+from tests.cluster.ground.api import OFFLINE, Api, ApiError, Object, condition_of, now
 from tests.cluster.ground.processes import LIFELINE
 from tests.cluster.ground.volumes import NODE_IP, TMP, Files, NotYet, expanded, inherited, mounting
 
@@ -192,6 +192,12 @@ class Pod(threading.Thread):
         self._deadline = deadline if self._deadline is None else min(self._deadline, deadline)
         self._leaving.set()
 
+    def look_at(self, manifest: Object) -> None:
+        """What others wrote into its status, as when its node was taken for lost, is written over."""
+        published = self._published
+        if published is not None and condition_of(manifest, "Ready")["status"] != str(_all_ready(published[1])):
+            self._published = None
+
     def deadline(self, own: float) -> float:
         """The earlier one of a container's own and, where it is leaving, the pod's with the 2 s that a PreStop may have overrun."""
         return own if self._deadline is None else min(own, self._deadline + OVERRUN_SECONDS)
@@ -258,7 +264,7 @@ class Pod(threading.Thread):
     def _publish(self, phase: str) -> None:
         """Write the status if it has changed. What fails is written the next time."""
         statuses = [container.status() for container in self.containers]
-        ready = all(status["ready"] for status in statuses)
+        ready = _all_ready(statuses)
         if (phase, statuses) == self._published:
             return
         said = {"PodScheduled": True, "Initialized": phase != "Pending", "ContainersReady": ready, "Ready": ready}
@@ -294,3 +300,7 @@ class Pod(threading.Thread):
         if text != self._message:
             print(f"{time.time():.2f} {self.name}: {text}", flush=True)
             self._message = text
+
+
+def _all_ready(statuses: Sequence[Object]) -> bool:
+    return all(status["ready"] for status in statuses)
