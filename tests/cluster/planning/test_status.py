@@ -110,6 +110,12 @@ class TestModel:
         assert condition(status, "Ready")[0] == "True"
         assert condition(status, "Placed") == ("False", "LoadFailed", "1 of 2 replicas placed; on triton-1: killed")
 
+    def test_a_shortfall_because_of_a_failed_load_says_why_that_failed(self) -> None:
+        short = Short(1, NOW, {"triton": {"has a copy": 1, "failed there": 1}})
+        status = told(placed(0), placed(1, State.FAILED, tries=1, error="killed"), entry=ModelEntry(SPEC, short=short))
+
+        assert condition(status, "Placed")[2].endswith("failed there on 1 of 2 replicas; on triton-1: killed")
+
     def test_a_failed_revision_leaves_the_one_before(self) -> None:
         status = told(placed(0, error="bad graph"), placed(1), entry=ModelEntry(SPEC, revision_failed="r2"))
 

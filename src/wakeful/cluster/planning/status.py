@@ -104,20 +104,25 @@ def _model_ready(entry: ModelEntry, desired: int, able: int) -> Condition:
 
 def _failures(entry: ModelEntry) -> str:
     """Nothing where some copy may still come."""
-    failed = sorted(placement for placement in entry.placements.values() if placement.state is State.FAILED)
-    if not failed or _hopeful(entry):
+    told = _errors(entry)
+    if not told or _hopeful(entry):
         return ""
-    told = "; ".join(f"on {one.pod}: {one.error or 'it did not load'}" for one in failed)
     return f"{told}. It is tried again{f' after {time_text(entry.retry_at)}' if entry.retry_at else ''}, and at once when the Model changes"
 
 
-def _placed(entry: ModelEntry, world: World, desired: int, kept: int) -> Condition:
-    if entry.short is not None and entry.short.missing:
-        message = f"{counted(entry.short.missing, 'replica')} of {desired} without a place: {blocked_text(entry.short, world, entry.spec)}"
-        return Condition("Placed", False, "NoRoom" if world.replicas else "NoServer", message)
+def _errors(entry: ModelEntry) -> str:
+    """on triton-1: it did not load; on triton-2: ..."""
     failed = sorted(placement for placement in entry.placements.values() if placement.state is State.FAILED)
-    if failed and kept < desired:
-        told = "; ".join(f"on {one.pod}: {one.error or 'it did not load'}" for one in failed)
+    return "; ".join(f"on {one.pod}: {one.error or 'it did not load'}" for one in failed)
+
+
+def _placed(entry: ModelEntry, world: World, desired: int, kept: int) -> Condition:
+    told = _errors(entry)
+    if entry.short is not None and entry.short.missing:
+        blocked = blocked_text(entry.short, world, entry.spec)
+        message = f"{counted(entry.short.missing, 'replica')} of {desired} without a place: {blocked}{f'; {told}' if told else ''}"
+        return Condition("Placed", False, "NoRoom" if world.replicas else "NoServer", message)
+    if told and kept < desired:
         return Condition("Placed", False, "LoadFailed", f"{kept} of {counted(desired, 'replica')} placed; {told}")
     if kept < desired:
         reason, message = ("ConfigInvalid", "; ".join(entry.spec.errors)) if entry.spec.errors else ("Pending", "not looked at yet")
