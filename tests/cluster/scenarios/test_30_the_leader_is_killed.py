@@ -16,7 +16,7 @@ LEASE = ("--lease-seconds", "3")
 LOADS = {"quick": 0.0, "slow": 0.7, "slower": 1.5}
 """Seconds until each is loaded, so that there is something to be broken off."""
 ROUNDS = int(os.environ.get("WAKEFUL_TEST_ROUNDS", "1"))
-"""Of seven points each; 3 take some minutes."""
+"""Of four points each; 5 take some minutes."""
 SEED = int(os.environ.get("WAKEFUL_TEST_SEED", "30"))
 PODS = 2
 
@@ -24,7 +24,7 @@ PODS = 2
 def test_in_scaling_and_in_drains(cluster: Cluster) -> None:
     crew, gateway, chance = _up(cluster)
     with cluster.load(gateway.http, list(LOADS), 60, grpc=gateway.grpc) as load:
-        for _ in range(2 * ROUNDS):
+        for _ in range(ROUNDS):
             _do_and_kill(cluster, crew, lambda: _count(cluster, 2), chance.uniform(0, 3))
             _stands(cluster, 2)
             _do_and_kill(cluster, crew, lambda: _count(cluster, 1), chance.uniform(0, 2))
