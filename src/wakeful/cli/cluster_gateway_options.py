@@ -11,7 +11,8 @@ from wakeful.cli.parser import Parser
 if TYPE_CHECKING:
     from wakeful.cluster.gateway.bootstrap import Gateway
 
-CONTROLLERS, CA_FILE, POD = "WAKEFUL_CLUSTER_CONTROLLERS", "WAKEFUL_CLUSTER_CA_FILE", "POD_NAME"
+CONTROLLERS, CA_FILE, TOKEN_FILE = "WAKEFUL_CLUSTER_CONTROLLERS", "WAKEFUL_CLUSTER_CA_FILE", "WAKEFUL_CLUSTER_TOKEN_FILE"
+POD = "POD_NAME"
 """Variables, the same as a daemon's in a cluster."""
 
 
@@ -28,6 +29,9 @@ def add_arguments(parser: Parser) -> None:
     )
     controller.add_argument(
         "--ca-file", metavar="FILE", type=Path, help=f"certificates that vouch for it, in PEM (default: {CA_FILE}; none: plain text)",
+    )
+    controller.add_argument(
+        "--token-file", metavar="FILE", type=Path, help=f"shows it who this is, over TLS alone (default: {TOKEN_FILE}; none: nothing is shown)",
     )
     controller.add_argument("--controller-name", metavar="NAME", help="what its certificate says (default: as it is reached)")
     parser.add_argument_group("gateway").add_argument(
@@ -50,15 +54,20 @@ def gateway_of(arguments: Namespace) -> "Gateway":
     text = arguments.controllers or os.environ.get(CONTROLLERS, "")
     if not text:
         raise Missing(f"no controller is named: --controllers HOST:PORT, or the variable {CONTROLLERS}")
-    ca = arguments.ca_file or (Path(os.environ[CA_FILE]) if os.environ.get(CA_FILE) else None)
     loopback = "127.0.0.1"
     return Gateway(
         node=arguments.name or os.environ.get(POD) or os.uname().nodename,
         controllers=tuple(Address(*_host_and_port(one.strip())) for one in text.split(",")),
         listen=Address(arguments.host, arguments.port), stats=Address(arguments.host, arguments.stats_port),
         admin=Address(loopback, arguments.admin_port), helper=Address(loopback, arguments.helper_port),
-        helper_grpc=Address(loopback, arguments.helper_grpc_port), ca=ca, controller_name=arguments.controller_name,
+        helper_grpc=Address(loopback, arguments.helper_grpc_port), controller_name=arguments.controller_name,
+        ca=arguments.ca_file or _path_in(CA_FILE), token=arguments.token_file or _path_in(TOKEN_FILE),
     )
+
+
+def _path_in(variable: str) -> Path | None:
+    text = os.environ.get(variable, "")
+    return Path(text) if text else None
 
 
 def _host_and_port(text: str) -> tuple[str, int]:

@@ -13,6 +13,7 @@ from wakeful.cluster.manifests import (
     CONTROLLER_PORT,
     MANAGED_BY,
     SERVER_ACCOUNT,
+    TOKEN_DIR,
     Install,
     Manifest,
     ca_mount,
@@ -21,6 +22,8 @@ from wakeful.cluster.manifests import (
     from_field,
     pod_security,
     probe,
+    token_mount,
+    token_volume,
 )
 from wakeful.cluster.planning.status import SERVER_LABEL
 
@@ -57,7 +60,7 @@ RIGHTS = (
     Right("", ("secrets",), ("create",), "the controller's own certificate"),
     Right("", ("secrets",), ("get", "patch"), "the controller's own certificate", (TLS_SECRET,)),
 )
-REVIEW = Right("authentication.k8s.io", ("tokenreviews",), ("create",), "whether an agent is the pod that it says")
+REVIEW = Right("authentication.k8s.io", ("tokenreviews",), ("create",), "whether agents and gateways are who they say")
 """In the whole cluster."""
 SELDON_RIGHTS = (
     Right(SELDON_GROUP, ("models", "servers"), ("list", "watch"), "what people want, as Seldon has it"),
@@ -160,14 +163,14 @@ def _gateway(install: Install) -> list[Manifest]:
         "command": ["envoy", "-c", "/etc/envoy/envoy.json", "--drain-time-s", "10"],
         "ports": _container_ports(ports), "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},
         "securityContext": container_security(), "readinessProbe": probe("/ready", "stats", period=2, failures=2),
-        "volumeMounts": [{"name": "envoy", "mountPath": "/etc/envoy", "readOnly": True}, ca_mount()],
+        "volumeMounts": [{"name": "envoy", "mountPath": "/etc/envoy", "readOnly": True}, ca_mount(), token_mount()],
     }
     leave = {"preStop": {"exec": {"command": ["wakeful", "cluster", "leave", "--seconds", str(GATEWAY_GRACE - 10)]}}}
     helper = _helper(install, "helper", ["wakeful", "cluster", "gateway"]) | {"lifecycle": leave}
     pod = {
         "serviceAccountName": GATEWAY, "automountServiceAccountToken": False, "enableServiceLinks": False, "securityContext": pod_security(),
         "terminationGracePeriodSeconds": GATEWAY_GRACE, "initContainers": [prepare, envoy], "containers": [helper],
-        "volumes": [{"name": "envoy", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}, ca_volume()],
+        "volumes": [{"name": "envoy", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}, ca_volume(), token_volume()],
     }
     service = {"selector": _of("gateway"), "ports": [{"name": "requests", "port": GATEWAY_PORT, "targetPort": "requests"}]}
     return [
@@ -183,9 +186,12 @@ def _helper(install: Install, name: str, command: list[str]) -> Manifest:
             from_field("POD_NAME", "metadata.name"), from_field("POD_NAMESPACE", "metadata.namespace"),
             {"name": "WAKEFUL_CLUSTER_CONTROLLERS", "value": f"{CONTROLLER}:{CONTROLLER_PORT}"},
             {"name": "WAKEFUL_CLUSTER_CA_FILE", "value": f"{ca_mount()['mountPath']}/ca.crt"},
+            {"name": "WAKEFUL_CLUSTER_TOKEN_FILE", "value": f"{TOKEN_DIR}/token"},
         ],
         "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "768Mi"}}, "securityContext": container_security(),
-        "volumeMounts": [{"name": "envoy", "mountPath": "/etc/envoy"}, {"name": "tmp", "mountPath": "/tmp"}, ca_mount()],  # noqa: S108 - of the pod
+        "volumeMounts": [
+            {"name": "envoy", "mountPath": "/etc/envoy"}, {"name": "tmp", "mountPath": "/tmp"}, ca_mount(), token_mount(),  # noqa: S108 - of the pod
+        ],
     }
 
 

@@ -164,7 +164,7 @@ def _container(server: ServerSpec, install: Install) -> Manifest:
         "volumeMounts": [
             {"name": "config", "mountPath": "/etc/wakeful", "readOnly": True}, {"name": "state", "mountPath": "/var/lib/wakeful"},
             {"name": "run", "mountPath": "/run/wakeful"}, {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the pod
-            {"name": "token", "mountPath": TOKEN_DIR, "readOnly": True}, ca_mount(),
+            token_mount(), ca_mount(),
             *([{"name": "cache", "mountPath": "/var/lib/wakeful/artifacts"}] if "claimName" in server.cache else []),
         ],
     }
@@ -219,6 +219,10 @@ def token_volume() -> Manifest:
     """Shows the controller who the pod is, and is of no use with the API server."""
     token = {"audience": AUDIENCE, "expirationSeconds": 3600, "path": "token"}
     return {"name": "token", "projected": {"sources": [{"serviceAccountToken": token}]}}
+
+
+def token_mount() -> Manifest:
+    return {"name": "token", "mountPath": TOKEN_DIR, "readOnly": True}
 
 
 def ca_volume() -> Manifest:

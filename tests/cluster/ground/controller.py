@@ -10,6 +10,7 @@ import grpc
 
 from wakeful.clock import monotonic
 from wakeful.cluster.controller.agents import OPTIONS, Agents
+from wakeful.cluster.controller.identity import Door, Identity
 from wakeful.cluster.controller.tls import Pem
 from wakeful.cluster.controller.xds import Discovery
 from wakeful.cluster.planning.world import Endpoint, Note, Routing
@@ -55,9 +56,12 @@ class Controller:
 
     def __init__(
         self, routes: Mapping[str, tuple[Endpoint, ...]] | None = None, *, port: int = 0, opened: bool = True, pem: Pem | None = None,
+        identity: Identity | None = None,
     ) -> None:
+        """`identity`: it lets gateways in alone that show a token."""
         self.notes: list[Note] = []
         self.port, self._pem = port, pem
+        self._doors = () if identity is None else (Door(identity),)
         self.changes = 0
         """How often the routing has changed."""
         self.planner = Planner()
@@ -122,7 +126,7 @@ class Controller:
         self.discovery.set_routes(routes)
         if opened:
             self.discovery.open({})
-        server = grpc.aio.server(options=OPTIONS)
+        server = grpc.aio.server(interceptors=self._doors, options=OPTIONS)
         server.add_generic_rpc_handlers((Agents(1, self.planner, self.planner, _anybody),))
         self.discovery.add_to(server)
         address = f"127.0.0.1:{self.port}"

@@ -12,7 +12,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
-from wakeful.cluster.gateway.bootstrap import Address, Gateway, render
+from wakeful.cluster.gateway.bootstrap import Address, Gateway, render, render_token
 
 START_SECONDS = 30.0
 
@@ -25,6 +25,8 @@ class Envoy:
         self.gateway = gateway
         self.file, self.log_path, ports = directory / "envoy.json", directory / "envoy.log", directory / "admin-port"
         self.file.write_text(render(gateway))
+        if gateway.token is not None:
+            gateway.token_source.write_text(render_token(gateway.token))
         ports.unlink(missing_ok=True)
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(

@@ -12,8 +12,8 @@ from tests.cluster.ground.api import Object
 from tests.cluster.ground.envoy import Envoy
 from tests.cluster.ground.processes import Process
 from wakeful.cluster.gateway.bootstrap import LOOPBACK, Address, Gateway
-from wakeful.cluster.install import GATEWAY_PORT, install_objects
-from wakeful.cluster.manifests import CA, CONTROLLER, CONTROLLER_HTTP, CONTROLLER_PORT, Install
+from wakeful.cluster.install import GATEWAY, GATEWAY_PORT, install_objects
+from wakeful.cluster.manifests import AUDIENCE, CA, CONTROLLER, CONTROLLER_HTTP, CONTROLLER_PORT, Install
 
 if TYPE_CHECKING:
     from tests.cluster.ground.cluster import Cluster
@@ -35,7 +35,7 @@ class Controller(Process):
         name = f"controller-{number}"
         install(cluster, *options)
         self.address = controller_address(cluster, number)
-        kubeconfig = cluster.plane.kubeconfig(_token(cluster), cluster.directory / f"{name}.kubeconfig", cluster.namespace)
+        kubeconfig = cluster.plane.kubeconfig(token_of(cluster, CONTROLLER), cluster.directory / f"{name}.kubeconfig", cluster.namespace)
         command = [
             sys.executable, "-m", "wakeful", "cluster", "controller", "--namespace", cluster.namespace, "--kubeconfig", str(kubeconfig),
             "--host", self.address, "--image", IMAGE, "--lease-seconds", str(LEASE_SECONDS), *options,
@@ -75,11 +75,14 @@ class GatewayParts:
         authority = cluster.until(lambda: cluster.view("ConfigMap", CA, "v1").object, START_SECONDS, "the controller has made a certificate")
         ca = directory / "ca.crt"
         ca.write_text(authority["data"]["ca.crt"])
+        token = directory / "token"
+        token.write_text(token_of(cluster, GATEWAY, AUDIENCE))
         controllers = [by] if by else [(controller_address(cluster, each), CONTROLLER_PORT) for each in range(CONTROLLERS)]
         self.settings = Gateway(
             node=f"gateway-{number}", controllers=tuple(Address(*each) for each in controllers),
             listen=Address(self.address, GATEWAY_PORT), admin=Address(LOOPBACK, 0), stats=None, helper=Address(LOOPBACK, free_port()),
             helper_grpc=Address(LOOPBACK, free_port()), ca=ca, controller_name=CONTROLLER,
+            token=token, token_source=directory / "token.json",
         )
         self.helper = Process(f"helper-{number}", self._command(), directory / "helper.log")
         self._directory = directory
@@ -112,7 +115,7 @@ class GatewayParts:
         one = self.settings
         return [
             sys.executable, "-m", "wakeful", "cluster", "gateway", "--controllers", ",".join(f"{each.host}:{each.port}" for each in one.controllers),
-            "--ca-file", str(one.ca), "--controller-name", CONTROLLER, "--name", one.node, "--host", one.listen.host,
+            "--ca-file", str(one.ca), "--token-file", str(one.token), "--controller-name", CONTROLLER, "--name", one.node, "--host", one.listen.host,
             "--port", str(one.listen.port), "--helper-port", str(one.helper.port), "--helper-grpc-port", str(one.helper_grpc.port),
         ]
 
@@ -127,8 +130,10 @@ def install(cluster: "Cluster", *options: str) -> None:
     cluster.apply(*(thing for thing in install_objects(wanted) if thing["kind"] in RIGHTS))
 
 
-def _token(cluster: "Cluster") -> str:
-    path = cluster.api.path("v1", "ServiceAccount", cluster.namespace, CONTROLLER, "token")
-    asked: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+def token_of(cluster: "Cluster", account: str, *audiences: str) -> str:
+    """A token of a service account; without audiences it is good for the API server."""
+    path = cluster.api.path("v1", "ServiceAccount", cluster.namespace, account, "token")
+    spec = {"expirationSeconds": 3600} | ({"audiences": list(audiences)} if audiences else {})
+    asked: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     token: str = cluster.api.call("POST", path, asked)["status"]["token"]
     return token

@@ -13,7 +13,7 @@ from wakeful.cluster.controller.agents import OPTIONS, Agents
 from wakeful.cluster.controller.api import AUTOSCALER, MODEL, POD, SELDON_MODEL, SELDON_SERVER, SERVER, STATEFUL_SET, Api, Kind
 from wakeful.cluster.controller.events import Events, Subject
 from wakeful.cluster.controller.figures import Figures
-from wakeful.cluster.controller.identity import Identity
+from wakeful.cluster.controller.identity import Door, Identity
 from wakeful.cluster.controller.intake import Intake
 from wakeful.cluster.controller.loop import Loop, Outlets
 from wakeful.cluster.controller.objects import Objects
@@ -53,7 +53,8 @@ class Leader:
         self._keys = StorageKeys(api, self._secret_changed, figures.complain)
         self._objects = Objects(api, world, self._intake, settings.install, may_write, figures.complain)
         wakes = Wakes(world, self._intake.woken)
-        self._agents = Agents(epoch, self._intake, wakes, Identity(api))
+        self._identity = Identity(api)
+        self._agents = Agents(epoch, self._intake, wakes, self._identity.agent)
         neighbours = Neighbours(self._agents, self._discovery, self._keys, self._objects)
         self._telling = Telling(world, self._intake.kinds, self._writer, neighbours, now)
         outlets = Outlets(self._agents, self._discovery, self._writer, self._objects, self._note, self._telling, wakes)
@@ -83,7 +84,8 @@ class Leader:
 
     async def _serve(self) -> grpc.aio.Server:
         """Agents and gateways, on one port."""
-        server = grpc.aio.server(options=OPTIONS)
+        doors = () if self._settings.insecure else (Door(self._identity),)  # gateways show tokens over TLS alone
+        server = grpc.aio.server(interceptors=doors, options=OPTIONS)
         server.add_generic_rpc_handlers((self._agents,))
         self._discovery.add_to(server)
         address = f"{self._settings.host}:{self._settings.port}"

@@ -25,6 +25,7 @@ _RECONNECT = {"base_interval": "0.2s", "max_interval": "2s"}
 """Envoy's own pauses grow to 30 s: longer than a new leader waits for gateways before it counts without them."""
 _TYPES = "type.googleapis.com/envoy.extensions."
 _UNSTARTED = "x-wakeful-unstarted"
+_TOKEN = "token"  # noqa: S105 - a name
 
 
 class Address(NamedTuple):
@@ -33,6 +34,7 @@ class Address(NamedTuple):
 
 
 LISTEN, STATS = Address("0.0.0.0", 8080), Address("0.0.0.0", 9902)  # noqa: S104 - who may reach the pod is the network policy's
+TOKEN_SOURCE = Path("/etc/envoy/token.json")
 LOOPBACK = "127.0.0.1"
 ADMIN_ADDRESS, HELPER_ADDRESS, HELPER_GRPC_ADDRESS = Address(LOOPBACK, 9901), Address(LOOPBACK, 8081), Address(LOOPBACK, 8082)
 
@@ -55,11 +57,23 @@ class Gateway:
     """Certificates that vouch for the controller; None: plain text."""
     controller_name: str | None = None
     """What the controller's certificate says; None: the name that it was reached by."""
+    token: Path | None = None
+    """Shows the controller whose the gateway is, over TLS alone. It is renewed while the gateway runs."""
+    token_source: Path = TOKEN_SOURCE
+    """A file with `render_token`, by which Envoy finds the token."""
 
 
 def render(gateway: Gateway) -> str:
     """JSON is YAML, and what Envoy reads."""
     return json.dumps(bootstrap(gateway), indent=1) + "\n"
+
+
+def render_token(token: Path) -> str:
+    """What makes Envoy read the token, and again when it is renewed: a file in the form of its secret discovery service. A secret in Envoy's own
+    file would be read once."""
+    source = {"filename": str(token.absolute()), "watched_directory": {"path": str(token.absolute().parent)}}
+    secret = {"@type": _TYPES + "transport_sockets.tls.v3.Secret", "name": _TOKEN, "generic_secret": {"secret": source}}
+    return json.dumps({"resources": [secret]}, indent=1) + "\n"
 
 
 def bootstrap(gateway: Gateway) -> dict[str, Any]:
@@ -193,20 +207,33 @@ def _members(name: str, addresses: Sequence[Address]) -> dict[str, Any]:
     return {"cluster_name": name, "endpoints": [{"lb_endpoints": [{"endpoint": {"address": _address(address)}} for address in addresses]}]}
 
 
-def _protocol(explicit: dict[str, Any]) -> dict[str, Any]:
+def _protocol(explicit: dict[str, Any], **more: Any) -> dict[str, Any]:
     name = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-    return {name: {"@type": f"type.googleapis.com/{name}", "explicit_http_config": explicit}}
+    return {name: {"@type": f"type.googleapis.com/{name}", "explicit_http_config": explicit, **more}}
+
+
+def _shows_token(source: Path) -> list[dict[str, Any]]:
+    """Filters of a cluster that add the header `authorization` to what is sent there."""
+    found = {"name": _TOKEN, "sds_config": {"path_config_source": {"path": str(source)}, "resource_api_version": "V3"}}
+    credential = {"@type": _TYPES + "http.injected_credentials.generic.v3.Generic", "header_value_prefix": "Bearer ", "credential": found}
+    injector = {
+        "@type": _TYPES + "filters.http.credential_injector.v3.CredentialInjector", "overwrite": True,
+        "credential": {"name": "generic", "typed_config": credential},
+    }
+    codec = {"@type": _TYPES + "filters.http.upstream_codec.v3.UpstreamCodec"}
+    return [{"name": name, "typed_config": config} for name, config in (("token", injector), ("codec", codec))]
 
 
 def _controller(gateway: Gateway) -> dict[str, Any]:
     """A controller that has died without a word is noticed within 10 s, so that Envoy looks for the next. It takes no more than
     a ping every 5 s."""
+    shown = {} if gateway.token is None or gateway.ca is None else {"http_filters": _shows_token(gateway.token_source)}
     made = {
         "name": CONTROLLER, "connect_timeout": "1s", "type": "STATIC" if all(map(_is_ip, gateway.controllers)) else "STRICT_DNS",
         "load_assignment": _members(CONTROLLER, gateway.controllers),
         "typed_extension_protocol_options": _protocol({
             "http2_protocol_options": {"connection_keepalive": {"interval": "6s", "timeout": "3s"}},
-        }),
+        }, **shown),
     }
     if gateway.ca is not None:
         name = gateway.controller_name or gateway.controllers[0].host

@@ -2,8 +2,10 @@
 name it in its metadata."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 
 import aiohttp
 import grpc
@@ -68,7 +70,23 @@ def _channel(gateway: Gateway, number: int) -> grpc.aio.Channel:
     options = TO_CONTROLLER + ((("grpc.ssl_target_name_override", gateway.controller_name),) if gateway.controller_name else ())
     if gateway.ca is None:
         return grpc.aio.insecure_channel(address, options)
-    return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(gateway.ca.read_bytes()), options)
+    credentials = grpc.ssl_channel_credentials(gateway.ca.read_bytes())
+    if gateway.token is not None:
+        credentials = grpc.composite_channel_credentials(credentials, grpc.metadata_call_credentials(_Shown(gateway.token)))
+    return grpc.aio.secure_channel(address, credentials, options)
+
+
+class _Shown(grpc.AuthMetadataPlugin):  # type: ignore[misc]  # grpcio ships no types
+    """Puts the token, as it is now, into the metadata of a call."""
+
+    def __init__(self, token: Path) -> None:
+        self._token = token
+
+    def __call__(self, context: object, callback: Callable[[Sequence[tuple[str, str]], Exception | None], None]) -> None:
+        try:
+            callback((("authorization", f"Bearer {self._token.read_text('utf-8').strip()}"),), None)
+        except (OSError, UnicodeDecodeError) as error:
+            callback((), error)
 
 
 def _text(address: Address) -> str:
