@@ -19,6 +19,14 @@ STOP_SECONDS = 30.0
 READY = re.compile(rb'ready[ ",:a-z]+https?://([0-9.]+):(\d+)')  # in a line of text or of JSON
 
 
+def sample(page: str, name: str, **labels: str) -> float:
+    """Of a page of metrics; 0 when there is none."""
+    for line in page.splitlines():
+        if line.startswith((name + " ", name + "{")) and all(f'{key}="{value}"' in line for key, value in labels.items()):
+            return float(line.rsplit(" ", 1)[1])
+    return 0.0
+
+
 class Daemon:
     """`wakeful serve` with its own cache directory, on ports that the system picked. What it logs is kept in `log_path`."""
 
@@ -95,10 +103,7 @@ class Daemon:
 
     def metric(self, name: str, **labels: str) -> float:
         """A sample of /metrics; 0 when there is none."""
-        for line in self.call("GET", "/metrics")[1].decode().splitlines():
-            if line.startswith((name + " ", name + "{")) and all(f'{key}="{value}"' in line for key, value in labels.items()):
-                return float(line.rsplit(" ", 1)[1])
-        return 0.0
+        return sample(self.call("GET", "/metrics")[1].decode(), name, **labels)
 
     def children(self) -> dict[int, str]:
         """All processes below the daemon, by pid: "nursery" or "replica"."""

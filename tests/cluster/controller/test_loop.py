@@ -263,6 +263,21 @@ def test_a_target_is_written_before_any_agent_is_told() -> None:
     play(scene)
 
 
+def test_a_model_for_which_nobody_may_wait_wakes_all_the_same() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.server(replicas=1)
+        uid = stage.pod()
+        stage.hello(uid)
+        stage.model("cat", {"scaling": {"owner": "Scheduler", "target": 0, "fromSpec": ""}}, minReplicas=0, autoscaling={"holdSeconds": 0})
+        stage.listing.listed.set()
+        await until(lambda: stage.state("cat") == "ScaledDown")
+        assert stage.wakes.wake("cat").hold == 0
+        stage.clock.time += 0.01
+        await until(lambda: stage.wants(uid) == {"cat"})
+
+    play(scene)
+
+
 def test_while_the_api_server_is_away_a_leaving_replica_is_still_emptied() -> None:
     async def scene(stage: Stage) -> None:
         stage.clock.time = 1_795_999_900.0 - 86_400

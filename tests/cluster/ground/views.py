@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.cluster.ground.api import Api, Object, condition_of
 from tests.cluster.ground.images import translated
-from tests.daemon import alive, frozen
+from tests.daemon import alive, frozen, sample
 from wakeful.cluster.manifests import HTTP_PORT
 
 
@@ -131,6 +131,11 @@ class PodView(View):
         """Its process stands still for the time of a block."""
         with frozen(self.pid(container)):
             yield
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A sample of its daemon's /metrics; 0 when there is none."""
+        with urllib.request.urlopen(f"http://{self.ip}:{HTTP_PORT}/metrics", timeout=10) as answer:
+            return sample(answer.read().decode(), name, **labels)
 
     @property
     def alive(self) -> bool:

@@ -137,6 +137,8 @@ class TestModel:
         waking = ModelEntry(replace(SPEC, bounds=bounds), scaling=Scaling(Owner.SCHEDULER, 1, ""), wanted_until=NOW + 60)
 
         assert told(placed(0, State.LOADING), entry=waking)["state"] == "Waking"
+        assert told(placed(0, State.FAILED), entry=waking)["state"] == "Failed"
+        assert told(placed(0, State.LOADING), entry=replace(waking, wanted_until=NOW))["state"] == "Progressing"  # nobody waits any more
         assert told(placed(0, State.DRAINING), entry=ModelEntry(SPEC, gone=True))["state"] == "Terminating"
 
     def test_what_limits_the_count_is_named(self) -> None:

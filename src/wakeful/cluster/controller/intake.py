@@ -26,6 +26,9 @@ TEMPLATE_LABEL = "wakeful.dev/template"
 RESTART = 5.0
 """Seconds after which a pod whose PreStop has called, and that is not being deleted, is known to be restarting a container alone."""
 
+WANTED = 10.0
+"""Seconds for which a request counts as waiting at least: with holdSeconds 0 it is refused at once, and wakes its model all the same."""
+
 
 @dataclass(slots=True)
 class Dirty:
@@ -291,7 +294,7 @@ class Intake:
 
     def _woken(self, model: str) -> None:
         if (entry := self._world.models.get(model)) is not None:
-            entry.wanted_until = self._now() + limits_in(self._world, entry).hold
+            entry.wanted_until = self._now() + max(limits_in(self._world, entry).hold, WANTED)
             self._dirty.models.add(model)
 
     def _dirty_server(self, name: str) -> None:

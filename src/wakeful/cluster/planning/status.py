@@ -43,7 +43,7 @@ def model_status(entry: ModelEntry, world: World, previous: Mapping[str, Any], n
     }
     return _without_blanks({
         "observedGeneration": spec.generation,
-        "state": _state(entry, desired, able),
+        "state": _state(entry, desired, able, now),
         "server": _server_of(entry, world) or previous.get("server") if placements else spec.server,
         "selector": f"{MODEL_LABEL}={spec.name}",
         "replicas": len(kept), "desiredReplicas": desired, "availableReplicas": able,
@@ -63,16 +63,16 @@ def is_available(model: str, placement: Placement, world: World) -> bool:
     return routing is not None and placement.replica in routing.everywhere
 
 
-def _state(entry: ModelEntry, desired: int, able: int) -> str:
+def _state(entry: ModelEntry, desired: int, able: int, now: float) -> str:
     if entry.gone:
         return "Terminating"
     if desired == 0:
         return "ScaledDown"
     if able:
         return "Degraded" if entry.revision_failed else "Available"
-    if entry.wanted_until:
-        return "Waking"
-    return "Failed" if entry.spec.errors or (entry.placements and not _hopeful(entry)) else "Progressing"
+    if entry.spec.errors or (entry.placements and not _hopeful(entry)):
+        return "Failed"
+    return "Waking" if now < entry.wanted_until else "Progressing"
 
 
 def _hopeful(entry: ModelEntry) -> bool:
