@@ -6,10 +6,10 @@ from typing import Any
 
 import grpc
 import pytest
-from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest, DeltaDiscoveryResponse
 
 from tests.cluster.ground.controller import Controller
 from tests.cluster.ground.envoy import Envoy, gateway
+from tests.cluster.ground.puppet import Puppet
 from tests.daemon import wait_until
 from wakeful.cluster.controller import xds
 from wakeful.cluster.planning import book
@@ -17,7 +17,6 @@ from wakeful.cluster.planning.world import Endpoint, Routing
 
 ONE, TWO, THREE = Endpoint("u1", "127.0.0.1", 7001, 7101), Endpoint("u2", "127.0.0.2", 7002, 7102), Endpoint("u3", "127.0.0.3", 7003, None)
 BOTH = frozenset(["u1", "u2"])
-METHOD = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
 
 @pytest.fixture
@@ -123,51 +122,9 @@ def test_an_envoy_that_is_restarted_is_another_one(controller: Controller, envoy
 # ── an Envoy of our own, which says what a real one would not ────────────────────────────────────────────────────────────────────────────────
 
 
-class Puppet:
-    def __init__(self, controller: Controller, node: str) -> None:
-        self.node = node
-        self._channel = grpc.insecure_channel(controller.address)
-        self._requests: Any = _Queue()
-        call = self._channel.stream_stream(METHOD, DeltaDiscoveryRequest.SerializeToString, DeltaDiscoveryResponse.FromString)
-        self._answers = call(iter(self._requests), timeout=60)
-
-    def ask(self, url: str, *names: str) -> None:
-        request = DeltaDiscoveryRequest(type_url=url, resource_names_subscribe=names)
-        request.node.id = self.node
-        self._requests.put(request)
-
-    def next(self) -> DeltaDiscoveryResponse:
-        answer: DeltaDiscoveryResponse = next(self._answers)
-        return answer
-
-    def answer(self, response: DeltaDiscoveryResponse, refusal: str = "") -> None:
-        request = DeltaDiscoveryRequest(type_url=response.type_url, response_nonce=response.nonce)
-        if refusal:
-            request.error_detail.code, request.error_detail.message = 13, refusal
-        self._requests.put(request)
-
-    def close(self) -> None:
-        self._answers.cancel()
-        self._channel.close()
-
-
-class _Queue:
-    """Iterates over what is put in."""
-
-    def __init__(self) -> None:
-        import queue
-
-        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.put = self._queue.put
-
-    def __iter__(self) -> Iterator[Any]:
-        while True:
-            yield self._queue.get()
-
-
 @pytest.fixture
 def puppet(controller: Controller) -> Iterator[Puppet]:
-    puppet = Puppet(controller, "gw-9")
+    puppet = Puppet(grpc.insecure_channel(controller.address), "gw-9")
     yield puppet
     puppet.close()
 
@@ -200,7 +157,7 @@ def test_a_refusal_is_told_and_tried_again_and_nothing_is_acknowledged_by_it(
 
 
 def test_two_that_say_the_same_name_are_both_waited_for(controller: Controller, puppet: Puppet) -> None:
-    other = Puppet(controller, puppet.node)
+    other = Puppet(grpc.insecure_channel(controller.address), puppet.node)
     for one in (puppet, other):
         one.ask(xds._URLS["clusters"])
         one.answer(one.next())

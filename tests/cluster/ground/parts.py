@@ -102,6 +102,10 @@ class GatewayParts:
         self.helper.kill()
         self._start()
 
+    def start_envoy(self) -> None:
+        """Again, after its end."""
+        self.envoy = Envoy(self._directory, self.settings)
+
     def stop(self) -> None:
         self.envoy.stop()
         self.helper.kill()
@@ -109,7 +113,7 @@ class GatewayParts:
     def _start(self) -> None:
         self.helper.start()
         self.helper.wait_until(lambda: " ready " in self.helper.log, "the helper is ready")
-        self.envoy = Envoy(self._directory, self.settings)
+        self.start_envoy()
 
     def _command(self) -> list[str]:
         one = self.settings

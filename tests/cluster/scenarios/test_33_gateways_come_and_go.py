@@ -1,0 +1,91 @@
+"""Scenario 33: gateways are killed, join late, stand still, and refuse what they are told. No copy is unloaded while one of them may still use it."""
+
+import os
+import signal
+import time
+
+import grpc
+
+from tests.cluster.ground import models
+from tests.cluster.ground.cluster import Cluster
+from tests.cluster.ground.manifests import model, server
+from tests.cluster.ground.parts import GatewayParts, controller_address
+from tests.cluster.ground.puppet import Follower, Puppet
+from tests.daemon import freeze
+from wakeful.cluster.manifests import CONTROLLER, CONTROLLER_PORT
+from wakeful.cluster.planning.book import PATIENCE
+
+
+def _up(cluster: Cluster, replicas: int) -> GatewayParts:
+    gateway = cluster.up(server("triton", replicas=replicas), model("m", models.quick(cluster.directory, "m"), replicas=replicas))
+    _has(cluster, gateway, replicas)
+    return gateway
+
+
+def _has(cluster: Cluster, gateway: GatewayParts, count: int) -> None:
+    cluster.until(lambda: len(gateway.envoy.clusters().get("model/m", ())) == count, 40, f"{gateway.settings.node} sends to {count}")
+
+
+def _fewer(cluster: Cluster, count: int) -> None:
+    cluster.patch("Model", "m", {"spec": {"replicas": count}})
+
+
+def test_one_that_is_killed_is_waited_for_a_while_and_comes_back(cluster: Cluster) -> None:
+    """Its Envoy may have lost the controller only, and go on."""
+    gateway, m = _up(cluster, 2), cluster.model("m")
+    other = cluster.gateway(1)
+    _has(cluster, other, 2)
+    with cluster.load(gateway.http, ["m"], 100, grpc=gateway.grpc) as load:
+        other.envoy.stop(signal.SIGKILL)
+        killed = time.monotonic()
+        _fewer(cluster, 1)
+        _has(cluster, gateway, 1)
+        cluster.always(lambda: len(m.placements) == 2, killed + 0.8 * PATIENCE - time.monotonic(), "it may still be used")
+        cluster.until(lambda: len(m.placements) == 1, 30, "the killed one is not waited for any more")
+        other.start_envoy()
+        _has(cluster, other, 1)
+    load.nothing_lost()
+    with cluster.load(other.http, ["m"], 100, grpc=other.grpc) as load:
+        cluster.until(lambda: load.good >= 100)
+    load.nothing_lost()
+
+
+def test_one_that_joins_late_is_waited_for(cluster: Cluster) -> None:
+    gateway, m = _up(cluster, 2), cluster.model("m")
+    with cluster.load(gateway.http, ["m"], 100, grpc=gateway.grpc) as load:
+        late = cluster.gateway(1)
+        with cluster.load(late.http, ["m"], 50, grpc=late.grpc) as through_it:  # from its first moment
+            _has(cluster, late, 2)
+            cluster.until(lambda: through_it.good >= 50)
+        through_it.nothing_lost()
+        freeze(late.envoy.process.pid)
+        frozen = time.monotonic()
+        _fewer(cluster, 1)
+        _has(cluster, gateway, 1)
+        cluster.always(lambda: len(m.placements) == 2, frozen + 0.6 * PATIENCE - time.monotonic(), "it has not acknowledged")
+        os.kill(late.envoy.process.pid, signal.SIGCONT)
+        _has(cluster, late, 1)
+        cluster.until(lambda: len(m.placements) == 1, what="both have")
+    load.nothing_lost()
+
+
+def test_a_refusal_is_no_acknowledgement(cluster: Cluster) -> None:
+    """However often it comes: unlike one that is silent, one that refuses is there, and sends where it did."""
+    gateway, m = _up(cluster, 2), cluster.model("m")
+    assert gateway.settings.ca is not None
+    channel = grpc.secure_channel(
+        f"{controller_address(cluster, 0)}:{CONTROLLER_PORT}", grpc.ssl_channel_credentials(gateway.settings.ca.read_bytes()),
+        (("grpc.ssl_target_name_override", CONTROLLER),),
+    )
+    with Follower(Puppet(channel, "stubborn", 120.0)) as stubborn, cluster.load(gateway.http, ["m"], 100, grpc=gateway.grpc) as load:
+        cluster.until(lambda: len(stubborn.taken.get("model/m", "").split()) == 3, what="it has a digest and two replicas")
+        stubborn.refusal = "no such thing"
+        _fewer(cluster, 1)
+        _has(cluster, gateway, 1)
+        cluster.always(lambda: len(m.placements) == 2, 1.2 * PATIENCE, "one of two gateways has refused")
+        assert stubborn.refused > 1
+        cluster.until(lambda: cluster.events("stubborn", "RoutesRefused"), what="it is told")
+        assert m.ready
+        stubborn.refusal = ""
+        cluster.until(lambda: len(m.placements) == 1, what="it has acknowledged")
+    load.nothing_lost()
