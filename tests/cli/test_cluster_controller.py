@@ -21,7 +21,9 @@ def test_what_cannot_be(arguments: list[str], said: str, capsys: pytest.CaptureF
     assert capsys.readouterr().err.startswith(f"error: {said}")
 
 
-@pytest.mark.parametrize(("option", "value"), [("--port", "0"), ("--port", "x"), ("--lease-seconds", "0.5"), ("--lease-seconds", "long")])
+@pytest.mark.parametrize(("option", "value"), [
+    ("--port", "0"), ("--port", "x"), ("--lease-seconds", "0.5"), ("--lease-seconds", "long"), ("--server-window", "0"),
+])
 def test_an_option_with_a_wrong_value_names_both(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["cluster", "controller", option, value], 0.0)

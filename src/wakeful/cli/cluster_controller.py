@@ -32,6 +32,9 @@ def add_arguments(parser: Parser) -> None:
     listening.add_argument("--insecure", action="store_true", help="without TLS, for loopback")
     parser.add_argument_group("leading").add_argument(
         "--lease-seconds", metavar="SECONDS", type=_seconds, default=15.0, help="after so long without a sign another one leads (default 15)")
+    parser.add_argument_group("servers").add_argument(
+        "--server-window", metavar="SECONDS", type=_seconds, default=300.0,
+        help="for so long the last server must have been dispensable before the scheduler takes it away (default 300)")
     parser.add_argument_group("log").add_argument(
         "--log-format", choices=("text", "json"), default="text", help="lines for people or for programs (default text)")
 
@@ -94,6 +97,8 @@ def _settings(arguments: Namespace, namespace: str) -> "Settings":
     from wakeful.cluster.controller.lease import LeaseConfig  # noqa: PLC0415 - an extra, and help does without
     from wakeful.cluster.controller.settings import Certificate, Settings  # noqa: PLC0415 - as above
     from wakeful.cluster.manifests import Install  # noqa: PLC0415 - as above
+    from wakeful.cluster.planning.limits import Limits  # noqa: PLC0415 - as above
+    from wakeful.cluster.planning.servers import ServerLimits  # noqa: PLC0415 - as above
 
     return Settings(
         install=Install(namespace=namespace, image=arguments.image, seldon=arguments.seldon, storage_secrets=arguments.storage_secrets),
@@ -101,6 +106,7 @@ def _settings(arguments: Namespace, namespace: str) -> "Settings":
         kubeconfig=arguments.kubeconfig,
         host=arguments.host, port=arguments.port, http_port=arguments.http_port,
         lease=LeaseConfig.lasting(arguments.lease_seconds),
+        limits=Limits(servers=ServerLimits(window=arguments.server_window)),
         insecure=arguments.insecure,
         certificate=Certificate(arguments.tls_cert, arguments.tls_key) if arguments.tls_cert is not None else None,
         log_format=arguments.log_format,

@@ -26,6 +26,12 @@ def server(name: str = "triton", *, memory_limit: str = "1GiB", grace: int = 30,
     }
 
 
+def with_variables(**variables: str) -> Object:
+    """`podTemplate` of a Server whose daemons have them in their environment."""
+    env = [{"name": name, "value": value} for name, value in variables.items()]
+    return {"spec": {"containers": [{"name": "wakeful", "env": env}]}}
+
+
 def hpa(kind: str, name: str, least: int, most: int, metric: Object) -> Object:
     """autoscaling/v2 on a Model or Server."""
     target = {"apiVersion": VERSION, "kind": kind, "name": name}

@@ -56,6 +56,16 @@ def refusing(directory: Path, name: str, where: str = "True") -> str:
     return f"file://{place}"
 
 
+def stalling(directory: Path, name: str, where: str) -> str:
+    """Its load never ends where the expression `where` holds, as of `refusing`."""
+    place = _place(directory, name)
+    python_models.model(
+        place, top="import os, time", load=f"({where}) and time.sleep(86400)",
+        predict=f'return {{"y": inputs["x"] * inputs["x"].dtype.type({factor_of(name)})}}',
+    )
+    return f"file://{place}"
+
+
 def large(directory: Path, name: str, mb: int) -> str:
     """x FP32 [N,4] -> y = x, with so many MiB of weights."""
     place = _place(directory, name)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cluster.ground import models
 from tests.cluster.ground.cluster import Cluster
-from tests.cluster.ground.manifests import server
+from tests.cluster.ground.manifests import server, with_variables
 from tests.cluster.ground.views import View
 
 SEED = """
@@ -30,10 +30,9 @@ VARIABLES = {
 
 
 def _server() -> dict[str, Any]:
-    env = [{"name": name, "value": value} for name, value in VARIABLES.items()]
     return server(
         "triton", replicas=2, capabilities=["tensorflow", "python"], modelAutoscaling={"stableSeconds": 1, "upCooldownSeconds": 1},
-        podTemplate={"spec": {"containers": [{"name": "wakeful", "env": env}]}},
+        podTemplate=with_variables(**VARIABLES),
     )
 
 

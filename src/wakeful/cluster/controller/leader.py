@@ -27,7 +27,6 @@ from wakeful.cluster.controller.writer import Key, Writer
 from wakeful.cluster.controller.xds import Discovery
 from wakeful.cluster.dialects import DIALECTS
 from wakeful.cluster.manifests import CA
-from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.world import Note, World
 
 POLL = 1.0
@@ -58,7 +57,7 @@ class Leader:
         neighbours = Neighbours(self._agents, self._discovery, self._keys, self._objects)
         self._telling = Telling(world, self._intake.kinds, self._writer, neighbours, now)
         outlets = Outlets(self._agents, self._discovery, self._writer, self._objects, self._note, self._telling, wakes)
-        self._loop = Loop(world, self._intake, outlets, Limits(), figures, now)
+        self._loop = Loop(world, self._intake, outlets, settings.limits, figures, now)
 
     @property
     def ready(self) -> bool:

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from wakeful.cluster.controller.lease import LeaseConfig
 from wakeful.cluster.manifests import CONTROLLER, CONTROLLER_HTTP, CONTROLLER_PORT, Install
+from wakeful.cluster.planning.limits import Limits
 
 
 class Certificate(NamedTuple):
@@ -25,6 +26,7 @@ class Settings:
     port: int = CONTROLLER_PORT
     http_port: int = CONTROLLER_HTTP
     lease: LeaseConfig = field(default_factory=LeaseConfig)
+    limits: Limits = field(default_factory=Limits)
     service: str = CONTROLLER
     """Name under which agents and gateways find it."""
     insecure: bool = False
