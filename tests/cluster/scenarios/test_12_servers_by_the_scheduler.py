@@ -1,6 +1,8 @@
 """Scenario 12: the scheduler gives a Server with bounds the replicas that its models want, and takes them away. Without bounds, or once an HPA is
 there, the count is none of its business."""
 
+from typing import Any
+
 from tests.cluster.ground import models
 from tests.cluster.ground.cluster import Cluster
 from tests.cluster.ground.manifests import by_resource, hpa, model, server
@@ -9,7 +11,7 @@ WINDOW = 2
 """Seconds for which a server must have been dispensable."""
 
 
-def _up(cluster: Cluster, replicas: int = 1, **bounds: int) -> str:
+def _up(cluster: Cluster, replicas: int = 1, **bounds: Any) -> str:
     cluster.controller(0, "--server-window", str(WINDOW))
     cluster.usage("triton", cpu="100m")
     cluster.apply(
