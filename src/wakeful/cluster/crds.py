@@ -168,7 +168,7 @@ _MODEL_STATUS = _object({
 })
 _SERVER_STATUS = _object({
     "observedGeneration": _BYTES, "selector": _TEXT,
-    **dict.fromkeys(("replicas", "readyReplicas", "desiredReplicas", "updatedReplicas", "loadedModels"), _COUNT),
+    **dict.fromkeys(("replicas", "readyReplicas", "desiredReplicas", "updatedReplicas", "loadedModels", "asleepModels"), _COUNT),
     "scaling": _SCALING,
     "memory": _object({"capacityBytes": _BYTES, "registeredBytes": _BYTES, "activeBytes": _BYTES}),
     "conditions": _CONDITIONS,

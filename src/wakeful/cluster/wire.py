@@ -35,6 +35,7 @@ class HeldNow(msgspec.Struct, frozen=True, array_like=True):
     artifact_bytes: int = 0
     serves: str = ""
     progress: int = 0
+    asleep: bool = False
 
 
 class UseNow(msgspec.Struct, frozen=True, array_like=True):

@@ -132,3 +132,28 @@ def test_more_than_can_be_told_is_dropped_and_counted() -> None:
     for number in range(events.REMEMBERED + 5):
         stage.events.note(Note("Model", f"m{number}", "Normal", "Moved", "away"))
     assert stage.events.dropped == 5
+
+
+def test_a_count_that_grows_and_grows_is_written_now_and_then() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.events.note(MOVED)
+        await until(lambda: stage.store.told == [(MOVED.message, 1)])
+        for _ in range(99):
+            stage.events.note(MOVED)
+            await asyncio.sleep(0.001)
+        assert stage.store.calls == 1
+        stage.clock.time += events.RECOUNT
+        await until(lambda: stage.store.told == [(MOVED.message, 100)])
+        assert stage.store.calls == 2
+
+    play(scene)
+
+
+def test_warnings_are_told_first() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.events.note(MOVED)
+        stage.events.note(failed := Note("Model", "n", "Warning", "LoadFailed", "no file"))
+        await until(lambda: len(stage.store.told) == 2)
+        assert [message for message, _ in stage.store.told] == [failed.message, MOVED.message]
+
+    play(scene)

@@ -195,6 +195,20 @@ def test_what_an_agent_said_before_it_heard_of_a_model_does_not_count() -> None:
     play(scene)
 
 
+def test_that_a_copy_sleeps_is_an_event_and_a_figure_of_its_server_and_changes_nothing_else() -> None:
+    async def scene(stage: Stage) -> None:
+        uid = await serving(stage, "cat")
+        before = stage.api.statuses["cat"]
+        revision = stage.others.wanted[uid]["cat"].revision
+        for asleep, reason in ((True, "Evicted"), (False, "Woken")):
+            stage.intake.report(uid, Report({"cat": HeldNow("ready", revision, 1000, asleep=asleep)}))
+            await until(lambda reason=reason: [note.reason for note in stage.others.notes][-1:] == [reason])  # type: ignore[misc]  # of a default
+            await until(lambda asleep=asleep: stage.api.statuses["triton"]["asleepModels"] == asleep)  # type: ignore[misc]  # of a default
+        assert stage.api.statuses["cat"] is before
+
+    play(scene)
+
+
 def test_nothing_is_told_before_everything_is_listed_and_ready_replicas_have_spoken() -> None:
     async def scene(stage: Stage) -> None:
         stage.server(replicas=1)

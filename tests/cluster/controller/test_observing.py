@@ -71,6 +71,18 @@ def test_a_report_changes_what_it_names() -> None:
     assert (agent.capacity, agent.heard) == (5, 2.0)
 
 
+def test_to_fall_asleep_and_to_wake_are_news_for_people_alone() -> None:
+    agent = observing.agent(hello(cat=HeldNow("ready", "r1"), dog=HeldNow("ready", "r1", asleep=True), cow=HeldNow("loading", "r1")), 1.0)
+    report = Report({
+        "cat": HeldNow("ready", "r1", asleep=True), "dog": HeldNow("ready", "r1"), "cow": HeldNow("ready", "r1", asleep=True),
+        "new": HeldNow("ready", "r1", asleep=True),
+    })
+    assert observing.turned(agent, report) == {"cat": True, "dog": False}
+    assert observing.take(agent, report, 2.0) == {"cow", "new"}
+    assert agent.held["cat"].asleep
+    assert observing.turned(agent, report) == {}
+
+
 def test_what_a_replica_serves_without_a_placement_is_taken_over() -> None:
     replica = observing.replica(pod())
     assert replica is not None

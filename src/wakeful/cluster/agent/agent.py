@@ -177,7 +177,10 @@ class Agent:
 
     def _held_of(self, name: str) -> HeldNow | None:
         place = self._shelf.places.get(name)
-        return None if place is None else place.held(self._footprints.get(name, 0), self._shelf.progress(name))
+        if place is None:
+            return None
+        asleep = not any(model.group.replicas for model in self._repository.registry.versions(name))
+        return place.held(self._footprints.get(name, 0), self._shelf.progress(name), asleep=asleep)
 
     def _say(self, *messages: FromAgent) -> None:
         if self._link.connected:
@@ -211,6 +214,9 @@ class Agent:
             return
         if kind == "restart":
             self._deaths.add(name, monotonic(), text)
+        if kind in ("load", "unload"):
+            self._dirty.add(name)  # it may sleep now, or be awake
+            self._link.wake.set()
         if kind in ("load", "unload", "evict", "restart", "refuse"):
             asyncio.get_running_loop().call_soon(self._examine, name)
 

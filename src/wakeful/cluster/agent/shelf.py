@@ -69,7 +69,7 @@ class Place:
             return True
         return self.served is not None and self.served.revision == wanted.revision
 
-    def held(self, footprint: int, progress: int) -> HeldNow | None:
+    def held(self, footprint: int, progress: int, *, asleep: bool) -> HeldNow | None:
         """What the controller is told; None: nothing of it is here yet."""
         served, wanted = self.served, self.wanted
         before = served.revision if served is not None and not self.going else ""
@@ -84,7 +84,7 @@ class Place:
             return HeldNow("quiet" if self.quiet else "finishing", before, footprint, "", artifact, nbytes)
         if self.ailing:
             return HeldNow("failed", before, footprint, self.ailing, artifact, nbytes)
-        return HeldNow("ready", before, footprint, "", artifact, nbytes)
+        return HeldNow("ready", before, footprint, "", artifact, nbytes, asleep=asleep)
 
 
 class Shelf:

@@ -1,4 +1,4 @@
-"""What happened, for people: Kubernetes Events. The same one again is counted, not told again."""
+"""What happened, for people: Kubernetes Events. The same one again is counted, not told again, and its count is written now and then."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,6 +17,8 @@ REMEMBERED = 1000
 PAUSE = 1.0
 """Seconds between two lots, of `LOT` at most."""
 LOT = 20
+RECOUNT = 30.0
+"""Seconds between two writes of one event, whatever its count does meanwhile."""
 SAME = 600.0
 """Seconds after which the same is told anew."""
 
@@ -44,6 +46,7 @@ class _Told:
     count: int = 1
     name: str = ""
     """Of the event in the API server; empty: not there yet."""
+    written: float = 0.0
 
 
 class Events:
@@ -75,14 +78,21 @@ class Events:
 
     async def run(self) -> None:
         while True:
-            for note in list(self._waiting)[:LOT]:
-                del self._waiting[note]
+            for note in self._due(self._now())[:LOT]:
+                self._waiting.pop(note, None)
                 if (told := self._told.get(note)) is not None:
                     with suppress(Refusal):  # an event that cannot be told is in the log
                         await self._tell(note, told)
             await asyncio.sleep(PAUSE)
 
+    def _due(self, now: float) -> list[Note]:
+        """Warnings before the rest."""
+        waiting = ((note, self._told[note]) for note in self._waiting)
+        due = [note for note, told in waiting if not told.name or now - told.written >= RECOUNT]
+        return sorted(due, key=lambda note: note.type != "Warning")
+
     async def _tell(self, note: Note, told: _Told) -> None:
+        told.written = self._now()
         if told.name:
             await self._store.patch(EVENT, told.name, {"count": told.count, "lastTimestamp": _stamp(told.last)})
             return

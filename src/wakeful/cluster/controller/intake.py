@@ -19,7 +19,7 @@ from wakeful.cluster.planning.kept import restore_model, restore_server
 from wakeful.cluster.planning.plan import affected
 from wakeful.cluster.planning.rollout import PodView
 from wakeful.cluster.planning.scaling import limits_in
-from wakeful.cluster.planning.world import Agent, ModelEntry, Replica, ServerEntry, World
+from wakeful.cluster.planning.world import Agent, ModelEntry, Note, Replica, ServerEntry, World
 from wakeful.cluster.wire import Hello, Report, Trigger
 
 TEMPLATE_LABEL = "wakeful.dev/template"
@@ -38,6 +38,8 @@ class Dirty:
     servers: set[str] = field(default_factory=set)
     greeted: set[str] = field(default_factory=set)
     """Replicas whose agents have said hello, by uid."""
+    notes: list[Note] = field(default_factory=list)
+    """What has happened that people should know, and that asks for no plan."""
 
 
 class Intake:
@@ -275,7 +277,14 @@ class Intake:
 
     def _report(self, uid: str, report: Report) -> None:
         if (agent := self._agents.get(uid)) is not None:
+            self._turned(uid, observing.turned(agent, report))
             self._touch(observing.take(agent, report, self._now()))
+
+    def _turned(self, uid: str, turned: Mapping[str, bool]) -> None:
+        """Models have fallen asleep there, or have woken. Where they are does not change by that."""
+        if turned and (replica := self._world.replicas.get(uid)) is not None:
+            self._dirty.servers.add(replica.server)
+            self._dirty.notes += [observing.turn_note(name, replica.pod, asleep=asleep) for name, asleep in turned.items()]
 
     def _drain_asked(self, uid: str) -> None:
         self._drains[uid] = self._now()

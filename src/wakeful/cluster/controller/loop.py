@@ -132,6 +132,7 @@ class Loop:
         self._models |= dict.fromkeys(dirty.models)
         self._rest.servers |= dirty.servers
         self._rest.greeted |= dirty.greeted
+        self._rest.notes += dirty.notes
 
     async def _step(self) -> None:
         now, world = self._now(), self._world
@@ -145,7 +146,7 @@ class Loop:
         self._figures.planned(monotonic() - began, effects)
         effects = await self._written_ahead(effects)
         apply(world, effects)
-        self._carry_out(effects)
+        self._carry_out([*dirty.notes, *effects])
         models = dirty.models | {name for effect in effects if (name := _model_of(effect))}
         self._to.telling.models(models, dirty.greeted)
         self._to.wakes.settle(models)
@@ -159,7 +160,7 @@ class Loop:
             del self._models[name]
         if self._models:
             self._intake.news.set()
-        dirty, self._rest = Dirty(lot, self._rest.servers, self._rest.greeted), Dirty()
+        dirty, self._rest = Dirty(lot, self._rest.servers, self._rest.greeted, self._rest.notes), Dirty()
         return dirty
 
     def _settle(self, now: float) -> None:

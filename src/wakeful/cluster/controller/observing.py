@@ -4,7 +4,7 @@ from collections.abc import Container, Mapping
 from datetime import datetime
 from typing import Any
 
-from wakeful.cluster.planning.world import Agent, Held, ModelEntry, ModelSpec, Placement, Replica, State, Use, World
+from wakeful.cluster.planning.world import Agent, Held, ModelEntry, ModelSpec, Note, Placement, Replica, State, Use, World
 from wakeful.cluster.wire import HeldNow, Hello, Report, UseNow
 
 SERVER_LABEL = "wakeful.dev/server"
@@ -65,7 +65,8 @@ def agent(hello: Hello, now: float) -> Agent:
 
 
 def take(agent: Agent, report: Report, now: float) -> set[str]:
-    """Bring an agent up to date; the models of which it has something else than before, or speaks for the first time since it was told of them."""
+    """Bring an agent up to date; the models of which it has something else than before, or speaks for the first time since it was told of them. That
+    one sleeps is no other thing."""
     agent.heard = now
     seen, agent.seen = agent.seen, report.seen if report.seen is not None else agent.seen
     changed = {name for name in report.gone if agent.held.pop(name, None) is not None}
@@ -73,8 +74,8 @@ def take(agent: Agent, report: Report, now: float) -> set[str]:
         agent.use.pop(name, None)
     for name, one in report.held.items():
         before, now_held = agent.held.get(name), held(one)
-        if before != now_held:
-            agent.held[name] = now_held
+        agent.held[name] = now_held
+        if before is None or before._replace(asleep=now_held.asleep) != now_held:
             changed.add(name)
             if "loading" in (now_held.state, before.state if before is not None else ""):
                 agent.worked = now
@@ -87,8 +88,25 @@ def take(agent: Agent, report: Report, now: float) -> set[str]:
     return changed
 
 
+def turned(agent: Agent, report: Report) -> dict[str, bool]:
+    """Models that a report says to have fallen asleep (True) or to have woken, of those that were ready before. To be asked before `take`."""
+    both = ((name, agent.held.get(name), one) for name, one in report.held.items())
+    return {
+        name: now.asleep for name, before, now in both
+        if before is not None and before.state == now.state == "ready" and before.asleep != now.asleep
+    }
+
+
+def turn_note(model: str, pod: str, *, asleep: bool) -> Note:
+    """The same words each time: such events are counted."""
+    if asleep:
+        message = f"on {pod} its memory was given back; it stays registered, and the next request wakes it there"
+        return Note("Model", model, "Normal", "Evicted", message)
+    return Note("Model", model, "Normal", "Woken", f"on {pod} a request has brought it back into memory")
+
+
 def held(one: HeldNow) -> Held:
-    return Held(one.state, one.revision, one.footprint, one.error, one.artifact, one.artifact_bytes, one.serves, one.progress)
+    return Held(one.state, one.revision, one.footprint, one.error, one.artifact, one.artifact_bytes, one.serves, one.progress, one.asleep)
 
 
 def use(one: UseNow) -> Use:

@@ -21,6 +21,7 @@ from wakeful.cluster.gateway.waker import Waker
 TO_CONTROLLER = (
     ("grpc.initial_reconnect_backoff_ms", 200), ("grpc.max_reconnect_backoff_ms", 2000), ("grpc.dns_min_time_between_resolutions_ms", 1000),
     ("grpc.keepalive_time_ms", 10_000), ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),  # else a controller that stands still is left after a minute
     ("grpc.use_local_subchannel_pool", 1),  # else a new channel would wait out the pauses of the one before
 )
 STOP_SECONDS = 10.0

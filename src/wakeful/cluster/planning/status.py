@@ -221,7 +221,7 @@ def server_status(entry: ServerEntry, world: World, observed: Observed, previous
     return _without_blanks({
         "observedGeneration": spec.generation, "selector": f"{SERVER_LABEL}={spec.name}",
         "replicas": len(replicas), "readyReplicas": ready, "desiredReplicas": desired, "updatedReplicas": observed.updated,
-        "loadedModels": loaded_models(replicas, world),
+        "loadedModels": loaded_models(replicas, world), "asleepModels": asleep_models(replicas),
         "scaling": _scaling_keys(entry.scaling), "memory": memory,
         "conditions": written(conditions, previous, spec.generation, now),
     })
@@ -234,6 +234,11 @@ def loaded_models(replicas: list[Replica], world: World) -> int:
         placement.state is State.ROUTED or (placement.state is State.LOADING and bool(placement.previous))
         for entry in world.models.values() for uid, placement in entry.placements.items() if uid in staying
     )
+
+
+def asleep_models(replicas: list[Replica]) -> int:
+    """Copies, of those that serve, that have no memory until the next request."""
+    return sum(held.asleep for replica in replicas if replica.agent is not None and not replica.lost for held in replica.agent.held.values())
 
 
 def _server_ready(desired: int, ready: int) -> Condition:

@@ -154,6 +154,8 @@ class Held(NamedTuple):
     """While `revision` is loading or has failed: the one before that still answers requests there; empty: none does."""
     progress: int = 0
     """While it is loading: another number than before means that it gets on."""
+    asleep: bool = False
+    """It is ready, and has no memory until the next request. Nothing is decided by it: people are told."""
 
     @property
     def served(self) -> str:
