@@ -399,3 +399,39 @@ def test_a_tokenizer_takes_no_place_of_a_model(play: Callable[[Scene], None]) ->
         assert it.began[-1] == "another"
 
     play(scene)
+
+
+def test_who_turns_out_larger_than_expected_does_not_keep_all_above_the_budget(play: Callable[[Scene], None]) -> None:
+    """Models whose size nobody knows load side by side: once they are idle, the least recently used goes, and no more than need be."""
+
+    def scene(stage: Callable[..., Stage]) -> None:
+        s = stage(25)
+        s.load("a", "b", residency=5.0)
+        s.ask("c", 1)
+        for name in ("a", "b", "c"):
+            s.supervisor.measured(s.tenants[name], 0, 10)
+        assert s.evicted == [], "in their first seconds"
+        s.loaded("c", idle=False)
+        s.clock.now += 5.0
+        s.supervisor.look()
+        assert s.evicted == ["a"]
+        s.gone("a")
+        s.clock.now += 5.0
+        s.supervisor.look()
+        assert s.evicted == ["a"]
+        [event] = s.events.list(kind="evict")
+        assert event.text.endswith("it is larger than was expected, and all together are 5 B over the budget")
+
+    play(scene)
+
+
+def test_who_alone_is_larger_than_the_budget_stays_and_costs_nobody_his_place(play: Callable[[Scene], None]) -> None:
+    def scene(stage: Callable[..., Stage]) -> None:
+        s = stage(25)
+        s.load("a", "b")
+        s.supervisor.measured(s.tenants["a"], 0, 30)
+        s.clock.now += 60.0
+        s.supervisor.look()
+        assert s.evicted == []
+
+    play(scene)

@@ -122,6 +122,8 @@ class Supervisor:
         self._waiting: list[Tenant] = []
         """In the order of asking."""
         self._claim: Claim | None = None
+        self._over = ""
+        """A model that was found to hold more than was expected, so that all together hold more than the budget; empty: they do not."""
         self._next_look = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -173,6 +175,8 @@ class Supervisor:
     def measured(self, tenant: Tenant, own: int, shared: int) -> None:
         """The replica is loaded, or has grown."""
         tenant.bytes, tenant.shared = own, shared
+        if self.expected > self.budget:
+            self._over = tenant.model
         self.look()
 
     def loaded_now(self, tenant: Tenant) -> None:
@@ -192,7 +196,7 @@ class Supervisor:
 
     def look(self) -> bool:
         """Look again at everybody who waits: now, or where that would be too often, somewhat later. Cheap when nobody waits."""
-        if not self._waiting:
+        if not self._waiting and not self._over:
             return True
         now = monotonic()
         if now < self._next_look:
@@ -201,7 +205,9 @@ class Supervisor:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        available = self._read_memory().available  # once, since it takes about a millisecond
+        if self._over:
+            self._shed(now)
+        available = self._read_memory().available if self._waiting else 0  # once, since it takes about a millisecond
         for tenant in self._waiting.copy():
             if tenant in self._waiting:
                 self._try(tenant, available)
@@ -263,6 +269,23 @@ class Supervisor:
         for victim, reason in victims.items():
             self._evict(victim, tenant.model, reason, room.reason, short_bytes=max(need - free, 0), waited_seconds=now - tenant.asked)
         self._keep_promises(available)
+
+    def _shed(self, now: float) -> None:
+        """Get back below the budget: models whose size nobody knew have loaded side by side. Who alone is larger than it stays, since nothing is
+        won by that one's leaving but its refusal."""
+        excess = self.expected - self.budget
+        if excess <= 0:
+            self._over = ""
+            return
+        candidates = [one for one in self._candidates("") if one.bytes + one.shared <= self.budget]
+        decision = eviction.plan(0, -excess, candidates, now)
+        if isinstance(decision, Refusal):
+            if decision.retry_at is not None:
+                self._look_at(decision.retry_at)
+            return
+        for victim in self._of(decision.victims):
+            self._evict(victim, self._over, "lru", f"it is larger than was expected, and all together are {show_bytes(excess)} over the budget")
+        self._over = ""
 
     def _let_claim(self, tenant: Tenant) -> None:
         """It has been tried, in the order of asking: has it waited longest, and for long enough?"""

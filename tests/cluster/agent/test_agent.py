@@ -56,6 +56,22 @@ def test_what_is_wanted_is_served_and_what_is_not_is_not(tmp_path: Path) -> None
         assert daemon.call("POST", "/v2/models/other/infer", {"inputs": []})[0] == 404
 
 
+def test_a_model_that_falls_asleep_or_wakes_is_told_at_once(tmp_path: Path) -> None:
+    model = onnx_models.times(tmp_path / "m.onnx", 2)
+    with controlling() as controller, pod(tmp_path / "pod", controller, WAKEFUL_CLUSTER_STATS_PERIOD_SECS="600") as daemon:
+        controller.want(doubler=wanted(model, serving={"idle_timeout_secs": 0.3}))
+
+        def told() -> list[bool]:
+            """Whether it sleeps, report by report."""
+            mentioned = [report.held["doubler"] for report in controller.of(Report) if "doubler" in report.held]
+            return [held.asleep for held in mentioned if held.state == "ready"]
+
+        controller.wait(lambda: True in told(), "it sleeps, and is ready all the same")
+        assert answer(daemon)[0] == 200
+        controller.wait(lambda: False in told()[told().index(True):], "it is awake")
+        assert {state for name, state, _ in controller.states} == {"loading", "ready"}
+
+
 def test_a_late_caller_of_a_model_that_moved_may_try_elsewhere(tmp_path: Path) -> None:
     model = onnx_models.times(tmp_path / "m.onnx", 2)
     with controlling() as controller, pod(tmp_path / "pod", controller) as daemon:

@@ -46,6 +46,14 @@ def slow_to_answer(directory: Path, name: str, seconds: float, mb: int = 0) -> s
     return f"file://{place}"
 
 
+def heavy(directory: Path, name: str, mb: int, own_mb: int = 0) -> str:
+    """The same, with so many MiB of memory, which nobody knows of before it has loaded; `own_mb`: each process needs so many more when it runs."""
+    place = _place(directory, name)
+    run = f'self.own = self.own or b"x" * ({own_mb} << 20); return {{"y": inputs["x"] * inputs["x"].dtype.type({factor_of(name)})}}'
+    python_models.model(place, load=f"self.ballast = b'x' * ({mb} << 20); self.own = b''", predict=run)
+    return f"file://{place}"
+
+
 def refusing(directory: Path, name: str, where: str = "True") -> str:
     """It does not load where the expression `where` holds, such as `os.environ["POD_NAME"].endswith("-0")`."""
     place = _place(directory, name)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.cluster.ground.api import Api, Object, condition_of
 from tests.cluster.ground.images import translated
-from tests.daemon import alive, frozen, sample
+from tests.daemon import alive, frozen, processes_below, sample
 from wakeful.cluster.manifests import HTTP_PORT
 
 
@@ -125,6 +125,16 @@ class PodView(View):
         done = subprocess.run(entered, capture_output=True, text=True, timeout=seconds, check=False)
         assert done.returncode == 0, done
         return done.stdout
+
+    def workers(self) -> list[int]:
+        """Pids of the daemon's processes that have models."""
+        return [pid for pid, role in processes_below(self.pid()).items() if role == "replica"]
+
+    def told(self, kind: str, model: str = "") -> list[Object]:
+        """Events of the daemon itself: the last few thousand."""
+        with urllib.request.urlopen(f"http://{self.ip}:{HTTP_PORT}/v1/events?kind={kind}", timeout=10) as answer:
+            events: list[Object] = json.load(answer)["events"]
+        return [event for event in events if model in ("", event["model"].partition(":")[0])]
 
     @contextmanager
     def frozen(self, container: str = "wakeful") -> Iterator[None]:

@@ -228,6 +228,7 @@ def test_f17_the_footprint_that_was_measured_counts_from_then_on() -> None:
     agent.held["a"] = agent.held["a"]._replace(footprint=900 * MIB, artifact="sha256:1", artifact_bytes=5)
     cluster.dirty.add("a")
     cluster.decide()
+    assert cluster.world.ledger.accounts()[uid].registered == 900 * MIB, "from that very plan on"
     cluster.model("b", memory=200 * MIB)
     cluster.run(3)
     assert cluster.at("b", *State) == []

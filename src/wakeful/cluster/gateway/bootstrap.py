@@ -159,6 +159,14 @@ _RETRIES = {
     "host_selection_retry_max_attempts": 10,
 }
 """Only of what surely has not run anywhere: the daemon swears to that in a header. Another replica each time."""
+_NOBODY = {
+    "filter": {"response_flag_filter": {"flags": ["UH"]}},
+    "headers_to_add": [{"header": {"key": "retry-after", "value": "1"}}],
+    "body_format_override": {"json_format": {
+        "error": "the gateway: no server replica takes requests for the model at this moment; try again. The Model's status says why",
+    }},
+}
+"""The last replica was taken off while a request was being tried again: what it had answered is lost by then."""
 
 
 def _stats_routes() -> list[dict[str, Any]]:
@@ -176,7 +184,7 @@ def _connections(name: str, *routes: dict[str, Any]) -> dict[str, Any]:
         "server_header_transformation": "PASS_THROUGH",
         "request_headers_timeout": "10s",
         "stream_idle_timeout": _STREAM_IDLE,
-        "local_reply_config": {"body_format": {"json_format": {"error": "the gateway: %LOCAL_REPLY_BODY%"}}},
+        "local_reply_config": {"mappers": [_NOBODY], "body_format": {"json_format": {"error": "the gateway: %LOCAL_REPLY_BODY%"}}},
         "route_config": {"name": name, "virtual_hosts": [{"name": name, "domains": ["*"], "routes": list(routes)}]},
         "http_filters": [{
             "name": "router", "typed_config": {"@type": _TYPES + "filters.http.router.v3.Router", "suppress_envoy_headers": True},

@@ -139,6 +139,15 @@ class Draft:
         failed = frozenset(model.placements) - has - due
         return Ask(model.spec, self.world.ledger.weight(model.spec.name), server_of(model, self.world), has, failed)
 
+    def weigh_anew(self, model: ModelEntry) -> None:
+        """It was learnt what it needs: its copies count for that from now on."""
+        name, ledger = model.spec.name, self.world.ledger
+        accounts, before = self.accounts, ledger.weight(name)
+        ledger.weigh(name, weigh(model, self.world, self.now), holders(self._before[name]))
+        for uid in holders(model):
+            accounts[uid].add(before, -1)
+            accounts[uid].add(ledger.weight(name))
+
     def put(self, model: ModelEntry, placement: Placement) -> None:
         """Make or change a copy."""
         uid = placement.replica

@@ -87,7 +87,7 @@ def observe(model: ModelEntry, draft: Draft) -> None:
             draft.drop(model, uid)  # what failed there is not what is asked for now
             model.failures, model.retry_at = 0, 0.0
         if held is not None and (held.footprint > model.footprint or model.resolved != model.spec.revision):
-            _learn(model, held)
+            _learn(model, held, draft)
     if serves(model) != served:
         model.changed = draft.now
 
@@ -174,13 +174,14 @@ def _fail(model: ModelEntry, placement: Placement, error: str, draft: Draft) -> 
     draft.note(model.spec.name, "LoadFailed", f"on {placement.pod}, try {placement.tries + 1}: {error}")
 
 
-def _learn(model: ModelEntry, held: Held) -> None:
+def _learn(model: ModelEntry, held: Held, draft: Draft) -> None:
     """What the files turned out to be, and how large."""
     if held.revision != model.spec.revision:
         return
     if held.artifact and model.resolved != held.revision:
         model.resolved, model.artifact, model.artifact_bytes, model.footprint = held.revision, held.artifact, held.artifact_bytes, 0
     model.footprint = max(model.footprint, held.footprint)
+    draft.weigh_anew(model)
 
 
 # ── what is done ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
