@@ -1,6 +1,7 @@
 """A budget smaller than the models registered: everybody is served, nobody goes without need, and what cannot be is said at once."""
 
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -148,9 +149,12 @@ def test_two_that_do_not_fit_together_are_served_in_turns(files: Path, tmp_path:
 def test_what_can_never_fit_is_refused_at_once_and_nobody_is_evicted(files: Path, tmp_path: Path) -> None:
     """C30: the reason states the need and the budget."""
     onnx_models.weighty(files / "giant.onnx", 120)
-    config = entries("m0", "m1", "giant", keys="min_residency_secs = 0")
+    shutil.copy(files / "giant.onnx", files / "titan.onnx")
+    config = entries("m0", "m1", "giant", "titan", keys="min_residency_secs = 0")
     with serving(files, tmp_path, 2 * MB + 16, config) as daemon:
         asked(daemon, "m0")
+        status, body = daemon.call("POST", "/v2/repository/models/titan/load")
+        assert (status, body["error"].startswith("out of memory: titan needs ")) == (503, True), body
         status, body = daemon.infer("giant", "x", [1, 2, 3, 4], [1, 4])
         assert status == 503
         assert body["error"].startswith("out of memory: giant needs ")

@@ -159,12 +159,14 @@ class Model:
 
     async def load(self) -> None:
         """Wake the model, and wait until it is ready and its batching is decided. Raises why it cannot be loaded."""
+        if self._settled_awake():
+            return
         if not self.group.replicas:
             self._look_at_file()
             self._check_backoff()
-            self._wake()
-        if not self._settled_awake():
-            await self._until_awake.join()
+        awake = self._until_awake.join()  # before it wakes: what can never fit is refused at once
+        self._wake()
+        await awake
 
     async def unload(self, reason: UnloadReason = "manual") -> None:
         """Finish what waits and runs, then put the model to sleep. Requests that come meanwhile wait, and wake it again."""
