@@ -91,11 +91,11 @@ def test_that_an_order_was_heard_is_told_even_if_nothing_has_changed() -> None:
 def test_a_copy_that_is_put_away_is_not_said_to_be_ready(tmp_path: Path) -> None:
     place, wanted = Place(), Wanted("r", "s3://b/m")
     place.wanted, place.served = wanted, Served("r", Use(tmp_path, "sha256:1", 5, -1))
-    assert place.held(9, 0) == HeldNow("ready", "r", 9, "", "sha256:1", 5)
+    assert place.held(9, 0, asleep=False) == HeldNow("ready", "r", 9, "", "sha256:1", 5)
     place.wanted = None
-    assert place.held(9, 0) == HeldNow("finishing", "r", 9, "", "sha256:1", 5)
+    assert place.held(9, 0, asleep=False) == HeldNow("finishing", "r", 9, "", "sha256:1", 5)
     place.going, place.loading, place.wanted = True, True, wanted
-    assert place.held(9, 3) == HeldNow("loading", "r", 9, progress=3), "it is wanted again, and loads anew once the one before has gone"
+    assert place.held(9, 3, asleep=False) == HeldNow("loading", "r", 9, progress=3), "it is wanted again, and loads anew once the one before has gone"
 
 
 def test_three_deaths_in_a_minute_are_an_illness() -> None:
