@@ -1,6 +1,7 @@
 # make serve   a daemon with demo models on 127.0.0.1:$(PORT), gRPC on $(GRPC_PORT)
 # make test    everything that CI checks; make pytest TESTS=tests/batching for a part
 # make test-cluster   scenarios on a real Kubernetes control plane, which is built once (minutes, needs Go); SCENARIOS=... for some
+# make simulate   a day of a cluster's decisions with ten seeds, in virtual time; SIMULATE='--hours 2' for another
 # make bench   the whole report, peers included (long); make bench BENCH='--only A,H --peers triton' for a part
 #              make bench-quick: the ratios that regressions show in, in minutes
 # make soak    load, faults and reloads for MINUTES, then tables; overload, thrash, generated, fuzz: other long runs (docs/reliability.md)
@@ -12,11 +13,12 @@ SCENARIOS ?= tests/cluster/scenarios
 PORT ?= 8080
 GRPC_PORT ?= 50051
 MINUTES ?= 10
+SIMULATE ?= --hours 24 --seeds 10
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: serve test lint ruff mypy bands audit pytest test-cluster soak overload thrash generated fuzz bench bench-quick docs deploy clean always
+.PHONY: serve test lint ruff mypy bands audit pytest test-cluster simulate soak overload thrash generated fuzz bench bench-quick docs deploy clean always
 .DELETE_ON_ERROR:
 
 serve: $(VENV)/.installed
@@ -43,6 +45,9 @@ pytest: $(VENV)/.installed-test
 
 test-cluster: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(SCENARIOS)
+
+simulate: $(VENV)/.installed-test
+	$(BIN)/python -m tests.cluster.simulation $(SIMULATE)
 
 soak: $(VENV)/.installed-test
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
