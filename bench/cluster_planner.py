@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from wakeful.cluster.planning.apply import apply
+from wakeful.cluster.planning.effects import Put
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.plan import affected, plan
 from wakeful.cluster.planning.routing import desired, endpoints, routes
@@ -15,7 +16,6 @@ from wakeful.cluster.planning.world import (
     Held,
     ModelEntry,
     ModelSpec,
-    Put,
     Replica,
     Routing,
     ServerEntry,

@@ -10,7 +10,7 @@ from tests.cluster.waiting import until
 from wakeful.cluster.controller import events
 from wakeful.cluster.controller.api import EVENT, UNREACHED, Kind, Manifest, Refusal
 from wakeful.cluster.controller.events import Events, Subject
-from wakeful.cluster.planning.world import Note
+from wakeful.cluster.planning.effects import Note
 
 MOVED = Note("Model", "m", "Normal", "Moved", "from triton-0 to triton-1")
 

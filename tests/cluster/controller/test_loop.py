@@ -15,9 +15,10 @@ from wakeful.cluster.controller.telling import Neighbours, Telling
 from wakeful.cluster.controller.wakes import Wakes
 from wakeful.cluster.controller.writer import Key, Queue, Writer
 from wakeful.cluster.dialects import DIALECTS
+from wakeful.cluster.planning.effects import Note
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.status import Observed
-from wakeful.cluster.planning.world import Endpoint, Note, Routing, World
+from wakeful.cluster.planning.world import Endpoint, Routing, World
 from wakeful.cluster.wire import PROTOCOL, HeldNow, Hello, Report, Wanted
 from wakeful.telemetry.logs import Log
 

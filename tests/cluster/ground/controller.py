@@ -13,7 +13,8 @@ from wakeful.cluster.controller.agents import OPTIONS, Agents
 from wakeful.cluster.controller.identity import Door, Identity
 from wakeful.cluster.controller.tls import Pem
 from wakeful.cluster.controller.xds import Discovery
-from wakeful.cluster.planning.world import Endpoint, Note, Routing
+from wakeful.cluster.planning.effects import Note
+from wakeful.cluster.planning.world import Endpoint, Routing
 from wakeful.cluster.wire import Hello, Report, Trigger, WakeTold
 
 T = TypeVar("T")

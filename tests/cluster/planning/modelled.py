@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from wakeful.cluster.planning.apply import apply
+from wakeful.cluster.planning.effects import Effect, Mark, Note, Put
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.moves import target_of
 from wakeful.cluster.planning.plan import affected, plan
@@ -14,14 +15,10 @@ from wakeful.cluster.planning.routing import desired, endpoints
 from wakeful.cluster.planning.world import (
     Agent,
     Bounds,
-    Effect,
     Held,
-    Mark,
     ModelEntry,
     ModelSpec,
-    Note,
     Placement,
-    Put,
     Replica,
     Routing,
     ServerEntry,

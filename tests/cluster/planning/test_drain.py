@@ -5,7 +5,8 @@ import pytest
 from tests.cluster.planning.modelled import GIB, MIB, Cluster
 from wakeful.cluster.planning.draft import Draft
 from wakeful.cluster.planning.drain import plan_drain
-from wakeful.cluster.planning.world import Put, Release, State, Use
+from wakeful.cluster.planning.effects import Put, Release
+from wakeful.cluster.planning.world import State, Use
 
 
 def leaving(cluster: Cluster, *pods: str) -> list[tuple[str, str]]:

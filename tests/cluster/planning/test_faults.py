@@ -3,9 +3,10 @@
 from itertools import pairwise
 
 from tests.cluster.planning.modelled import GIB, MIB, Cluster
+from wakeful.cluster.planning.effects import Drop, Put, ScaleServer, SetTarget
 from wakeful.cluster.planning.ledger import Ledger, Weight, footprint
 from wakeful.cluster.planning.routing import routes
-from wakeful.cluster.planning.world import Bounds, Drop, Put, ScaleServer, SetTarget, State, Use
+from wakeful.cluster.planning.world import Bounds, State, Use
 
 
 def in_use(cluster: Cluster, name: str, lag: float, busy: float = 0.5) -> None:

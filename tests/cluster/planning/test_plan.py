@@ -2,25 +2,10 @@
 
 from tests.cluster.planning.modelled import GIB, MIB, Cluster
 from wakeful.cluster.planning.apply import apply
+from wakeful.cluster.planning.effects import Drop, Forget, Mark, Put, Release, ScaleServer, SetTarget
 from wakeful.cluster.planning.plan import affected, plan
 from wakeful.cluster.planning.routing import desired, routes
-from wakeful.cluster.planning.world import (
-    Bounds,
-    Drop,
-    Endpoint,
-    Forget,
-    Mark,
-    Owner,
-    Placement,
-    Put,
-    Release,
-    ScaleServer,
-    Scaling,
-    SetTarget,
-    State,
-    Use,
-    World,
-)
+from wakeful.cluster.planning.world import Bounds, Endpoint, Owner, Placement, Scaling, State, Use, World
 
 
 def running(models: int = 1, pods: int = 2) -> Cluster:

@@ -9,16 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.clock import Clock
-from wakeful.cluster.planning.counts import clamp, floor_of
+from wakeful.cluster.planning.counts import Hold, Step, clamp, floor_of
+from wakeful.cluster.planning.effects import Mark, Note, SetTarget
 from wakeful.cluster.planning.scaling import ModelLoad, Room, blocked_text, is_calm, limits_in, load_of, model_effects, scale_model
 from wakeful.cluster.planning.world import (
     Agent,
     Bounds,
-    Hold,
-    Mark,
     ModelEntry,
     ModelSpec,
-    Note,
     Owner,
     Placement,
     Replica,
@@ -26,9 +24,7 @@ from wakeful.cluster.planning.world import (
     Scaling,
     ServerEntry,
     ServerSpec,
-    SetTarget,
     State,
-    Step,
     Use,
     World,
 )

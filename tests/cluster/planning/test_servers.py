@@ -6,26 +6,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wakeful.cluster.planning.counts import clamp, floor_of
+from wakeful.cluster.planning.counts import Hold, Step, clamp, floor_of
+from wakeful.cluster.planning.effects import Mark, Note, ScaleServer
 from wakeful.cluster.planning.servers import ServerLimits, ServerLoad, load_of, replicas_needed, scale_server, server_effects
 from wakeful.cluster.planning.world import (
     Agent,
     Bounds,
-    Hold,
-    Mark,
     ModelEntry,
     ModelSpec,
-    Note,
     Owner,
     Placement,
     Replica,
-    ScaleServer,
     Scaling,
     ServerEntry,
     ServerSpec,
     Short,
     State,
-    Step,
     World,
 )
 

@@ -9,8 +9,9 @@ from tests.cluster.simulation.report import Report
 from tests.cluster.simulation.shape import BROKEN, START
 from tests.cluster.simulation.traffic import Floats, Traffic
 from wakeful.cluster.planning.counts import clamp
+from wakeful.cluster.planning.effects import Effect, Put, SetTarget
 from wakeful.cluster.planning.moves import target_of
-from wakeful.cluster.planning.world import Effect, ModelEntry, ModelSpec, Placement, Put, SetTarget, State, World
+from wakeful.cluster.planning.world import ModelEntry, ModelSpec, Placement, State, World
 
 ALIVE = {State.ASSIGNED, State.LOADING, State.ROUTED}
 SETTLING = 180

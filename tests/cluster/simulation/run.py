@@ -16,30 +16,14 @@ from wakeful.cluster.controller.loop import GREETINGS
 from wakeful.cluster.controller.observing import adopt
 from wakeful.cluster.planning.apply import apply
 from wakeful.cluster.planning.counts import clamp, effective_target, floor_of, is_derived
+from wakeful.cluster.planning.effects import Drop, Effect, Put, Release, ScaleServer, SetTarget
 from wakeful.cluster.planning.kept import restore_model
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.moves import target_of
 from wakeful.cluster.planning.plan import affected, plan
 from wakeful.cluster.planning.routing import desired, endpoints
 from wakeful.cluster.planning.scaling import CALM
-from wakeful.cluster.planning.world import (
-    Bounds,
-    Drop,
-    Effect,
-    ModelEntry,
-    Owner,
-    Put,
-    Release,
-    ScaleLimits,
-    ScaleServer,
-    Scaling,
-    ServerEntry,
-    ServerSpec,
-    SetTarget,
-    State,
-    Use,
-    World,
-)
+from wakeful.cluster.planning.world import Bounds, ModelEntry, Owner, ScaleLimits, Scaling, ServerEntry, ServerSpec, State, Use, World
 
 PERIOD = 5
 """Seconds between two reports of an agent."""

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from wakeful.clock import Clock
 from wakeful.cluster.controller.api import EVENT, Kind, Manifest, Refusal
-from wakeful.cluster.planning.world import Note
+from wakeful.cluster.planning.effects import Note
 
 REMEMBERED = 1000
 """Different events."""

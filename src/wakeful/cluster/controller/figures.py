@@ -6,7 +6,8 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from wakeful.cluster.planning.world import Effect, Note, State, World
+from wakeful.cluster.planning.effects import Effect, Note
+from wakeful.cluster.planning.world import State, World
 from wakeful.telemetry.logs import Log
 
 NAMESPACE = "wakeful_controller"

@@ -27,7 +27,8 @@ from wakeful.cluster.controller.writer import Key, Writer
 from wakeful.cluster.controller.xds import Discovery
 from wakeful.cluster.dialects import DIALECTS
 from wakeful.cluster.manifests import CA
-from wakeful.cluster.planning.world import Note, World
+from wakeful.cluster.planning.effects import Note
+from wakeful.cluster.planning.world import World
 
 POLL = 1.0
 """Seconds between two looks at what the metrics show."""

@@ -21,9 +21,10 @@ from wakeful.cluster.controller.wakes import Wakes
 from wakeful.cluster.controller.writer import Key, Writer
 from wakeful.cluster.planning.apply import apply
 from wakeful.cluster.planning.counts import is_derived
+from wakeful.cluster.planning.effects import Drop, Effect, Forget, Mark, Note, Put, Release, ScaleServer, SetTarget
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.plan import plan
-from wakeful.cluster.planning.world import Drop, Effect, Forget, Mark, Note, Put, Release, Routing, ScaleServer, SetTarget, State, World
+from wakeful.cluster.planning.world import Routing, State, World
 
 TICK = 1.0
 """Seconds after which it plans, whether something was heard or not."""

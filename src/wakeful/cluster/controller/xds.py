@@ -18,7 +18,8 @@ from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest, Delt
 from wakeful.clock import Clock, monotonic
 from wakeful.cluster.controller.delta import Client, Kind, Push, Resource
 from wakeful.cluster.planning import book
-from wakeful.cluster.planning.world import Endpoint, Note, Routing
+from wakeful.cluster.planning.effects import Note
+from wakeful.cluster.planning.world import Endpoint, Routing
 
 _PREFIX = "type.googleapis.com/"
 _URLS: dict[Kind, str] = {"clusters": _PREFIX + Cluster.DESCRIPTOR.full_name, "endpoints": _PREFIX + ClusterLoadAssignment.DESCRIPTOR.full_name}

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from wakeful.cluster.planning.draft import holders
-from wakeful.cluster.planning.world import Drop, Effect, Forget, Mark, Put, Release, ScaleServer, SetTarget, World
+from wakeful.cluster.planning.effects import Drop, Effect, Forget, Mark, Put, Release, ScaleServer, SetTarget
+from wakeful.cluster.planning.world import World
 
 
 def apply(world: World, effects: Iterable[Effect]) -> None:

@@ -4,7 +4,29 @@ The count in `spec` is never changed by us. A count that was decided is kept in 
 there is a wish to start again, and everything else (the same manifest once more, another bound, a restart) keeps what was decided.
 """
 
+from typing import NamedTuple
+
 from wakeful.cluster.planning.world import Bounds, Owner, Scaling
+
+
+class Step(NamedTuple):
+    """Another count."""
+
+    target: int
+    why: str
+    limited: str = ""
+    """What kept it from going further up."""
+    lacking: int = 0
+    """Replicas above the target that the load asks for and that have no room."""
+
+
+class Hold(NamedTuple):
+    """The same count, and why."""
+
+    why: str
+    limited: str | None = None
+    """As of a step; None: it was not looked at, and what was found before stands."""
+    lacking: int = 0
 
 
 def owner_of(bounds: Bounds, hpa: bool) -> Owner:

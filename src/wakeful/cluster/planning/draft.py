@@ -10,25 +10,12 @@ from dataclasses import fields, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from wakeful.cluster.planning.effects import Drop, Effect, Forget, Mark, Note, Put, SetTarget
 from wakeful.cluster.planning.ledger import Account, Weight, footprint
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.placement import Ask, Sites
 from wakeful.cluster.planning.scaling import limits_in
-from wakeful.cluster.planning.world import (
-    Drop,
-    Effect,
-    Forget,
-    Mark,
-    ModelEntry,
-    Note,
-    Placement,
-    Put,
-    Replica,
-    Routing,
-    SetTarget,
-    State,
-    World,
-)
+from wakeful.cluster.planning.world import ModelEntry, Placement, Replica, Routing, State, World
 
 _OBSERVED = {"spec", "scaling", "hpa", "placements", "gone", "wanted_until"}
 """Fields of an entry that others set, or that have an effect of their own."""

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 from wakeful.cluster.planning import counts, drain
 from wakeful.cluster.planning.draft import Draft, is_coming
+from wakeful.cluster.planning.effects import Effect, Mark, Release, ScaleServer
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.moves import next_moves, observe, pause, serves
 from wakeful.cluster.planning.placement import place
 from wakeful.cluster.planning.scaling import Room, model_effects
 from wakeful.cluster.planning.servers import server_effects
-from wakeful.cluster.planning.world import Effect, Mark, ModelEntry, Owner, Release, ScaleServer, State, World
+from wakeful.cluster.planning.world import ModelEntry, Owner, State, World
 
 UNLIMITED = 1 << 30
 

@@ -9,23 +9,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from wakeful.cluster.planning.counts import as_written, effective_target, floor_of, is_off, owner_of
+from wakeful.cluster.planning.counts import Hold, Step, as_written, effective_target, floor_of, is_off, owner_of
+from wakeful.cluster.planning.effects import Effect, Mark, Note, SetTarget
 from wakeful.cluster.planning.thresholds import limits_of
-from wakeful.cluster.planning.world import (
-    Bounds,
-    Effect,
-    Hold,
-    Mark,
-    ModelEntry,
-    Note,
-    Owner,
-    ScaleLimits,
-    Scaling,
-    SetTarget,
-    State,
-    Step,
-    World,
-)
+from wakeful.cluster.planning.world import Bounds, ModelEntry, Owner, ScaleLimits, Scaling, State, World
 
 AIM = 0.6
 """Share of the threshold that the lag on each replica should have after a step up."""

@@ -8,24 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wakeful.cluster.planning.counts import as_written, effective_target, floor_of, is_off, owner_of
+from wakeful.cluster.planning.counts import Hold, Step, as_written, effective_target, floor_of, is_off, owner_of
+from wakeful.cluster.planning.effects import Effect, Mark, Note, ScaleServer
 from wakeful.cluster.planning.ledger import footprint
-from wakeful.cluster.planning.world import (
-    Bounds,
-    Effect,
-    Hold,
-    Mark,
-    ModelEntry,
-    Note,
-    Owner,
-    Replica,
-    ScaleServer,
-    Scaling,
-    ServerEntry,
-    State,
-    Step,
-    World,
-)
+from wakeful.cluster.planning.world import Bounds, ModelEntry, Owner, Replica, Scaling, ServerEntry, State, World
 
 
 @dataclass(frozen=True, slots=True)

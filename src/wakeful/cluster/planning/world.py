@@ -1,4 +1,4 @@
-"""What the planner thinks in: what is asked for (specs), what there is (replicas), what was decided (placements, targets), and its answers (effects).
+"""What the planner thinks in: what is asked for (specs), what there is (replicas), and what was decided (placements, targets).
 
 Times are seconds since the epoch, from a clock that never goes back within a process. Sizes are bytes. Shares are 0 to 1. Specs and placements are
 frozen; entries and the world are changed by the controller's loop alone.
@@ -285,6 +285,15 @@ class Routing(NamedTuple):
     """Some gateway may send requests there."""
 
 
+class Endpoint(NamedTuple):
+    """Where a gateway sends requests for one model on one replica."""
+
+    replica: str
+    ip: str
+    http_port: int
+    grpc_port: int | None
+
+
 class Short(NamedTuple):
     """Why a model has fewer replicas than it should."""
 
@@ -361,97 +370,3 @@ class World:
     """When this controller became the leader: for a while after that, who has not said hello is unknown, not gone."""
     ledger: Ledger = field(default_factory=Ledger)
     """What follows from placements and footprints; the planner keeps it."""
-
-
-# ── effects ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Put(NamedTuple):
-    """Make a placement, or bring it into another state. What agents and gateways are told follows from the placements."""
-
-    model: str
-    placement: Placement
-
-
-class Drop(NamedTuple):
-    """The copy is gone, or nobody has to wait for it."""
-
-    model: str
-    replica: str
-
-
-class SetTarget(NamedTuple):
-    """Written to the model's status before any agent is told."""
-
-    model: str
-    scaling: Scaling
-
-
-class ScaleServer(NamedTuple):
-    server: str
-    scaling: Scaling
-
-
-class Mark(NamedTuple):
-    """Change fields of a model's or server's entry that only the planner reads: timers, shortfalls."""
-
-    kind: Literal["model", "server"]
-    name: str
-    fields: Mapping[str, Any]
-
-
-class Release(NamedTuple):
-    """A leaving replica has nothing more to wait for: its pod may end."""
-
-    replica: str
-
-
-class Forget(NamedTuple):
-    """The model was deleted, and its last copy has gone."""
-
-    model: str
-
-
-class Note(NamedTuple):
-    """An event for people, on the object it concerns."""
-
-    kind: Literal["Model", "Server", "Pod"]
-    name: str
-    type: Literal["Normal", "Warning"]
-    reason: str
-    message: str
-
-
-Effect = Put | Drop | SetTarget | ScaleServer | Mark | Release | Forget | Note
-
-
-# ── answers of the pure functions ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Step(NamedTuple):
-    """Another count."""
-
-    target: int
-    why: str
-    limited: str = ""
-    """What kept it from going further up."""
-    lacking: int = 0
-    """Replicas above the target that the load asks for and that have no room."""
-
-
-class Hold(NamedTuple):
-    """The same count, and why."""
-
-    why: str
-    limited: str | None = None
-    """As of a step; None: it was not looked at, and what was found before stands."""
-    lacking: int = 0
-
-
-class Endpoint(NamedTuple):
-    """Where a gateway sends requests for one model on one replica."""
-
-    replica: str
-    ip: str
-    http_port: int
-    grpc_port: int | None
