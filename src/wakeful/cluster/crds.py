@@ -4,16 +4,13 @@
 one object, or the daemon's own loader, is left for the condition ConfigValid.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Any
 
+from wakeful.cluster.groups import GROUPS, VERSION, Dialect
 from wakeful.cluster.planning.thresholds import KEYS
 from wakeful.cluster.schemas import ANYTHING, INT_OR_TEXT, Rule, Schema, config_schema, serving_schema
 from wakeful.cluster.seldon_schemas import MODEL_RULES, MODEL_SPEC, SERVER_SPEC
-
-GROUP, SELDON_GROUP, VERSION = "wakeful.dev", "mlops.seldon.io", "v1alpha1"
-Dialect = Literal["wakeful", "seldon"]
-GROUPS: Mapping[Dialect, str] = {"wakeful": GROUP, "seldon": SELDON_GROUP}
 
 _COUNT = {"type": "integer", "format": "int32"}
 _BYTES = {"type": "integer", "format": "int64"}
@@ -48,8 +45,6 @@ def _object(properties: Schema, *, required: Iterable[str] = (), rules: Iterable
 
 # ── specs ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-STORAGE = ("gs", "s3", "az", "http", "https", "oci", "pvc", "file")
-"""Schemes of `storageUri`."""
 _STORAGE_RULE = Rule("self.matches('^(gs|s3|az|https?|oci|pvc|file)://.+')", "expected gs:// s3:// az:// http(s):// oci:// pvc:// or file://")
 _QUANTITY = (
     "type(self) == int ? self > 0 : isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",

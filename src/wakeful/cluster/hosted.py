@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from wakeful.cluster.crds import GROUP, VERSION
 from wakeful.cluster.documents import Manifest
+from wakeful.cluster.groups import GROUP, VERSION
 from wakeful.cluster.schemas import NOT_OF_A_SERVER
 from wakeful.config.document import Document
 from wakeful.config.effective import differences, model_keys

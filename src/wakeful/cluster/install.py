@@ -6,8 +6,10 @@ One installation serves one namespace, its own. `packaging` makes files of it fo
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from wakeful.cluster.crds import GROUP, SELDON_GROUP
+from wakeful.cluster.gateway.bootstrap import LISTEN, STATS
+from wakeful.cluster.groups import GROUP, SELDON_GROUP
 from wakeful.cluster.manifests import (
+    CA_FILE,
     CONTROLLER,
     CONTROLLER_HTTP,
     CONTROLLER_PORT,
@@ -28,7 +30,7 @@ from wakeful.cluster.manifests import (
 from wakeful.cluster.planning.status import SERVER_LABEL
 
 GATEWAY = "wakeful-gateway"
-GATEWAY_PORT, ENVOY_STATS = 8080, 9902
+GATEWAY_PORT, ENVOY_STATS = LISTEN.port, STATS.port
 GATEWAY_GRACE = 120
 """Seconds that requests have to end in when a gateway's pod is deleted."""
 COMPONENT = "app.kubernetes.io/component"
@@ -185,7 +187,7 @@ def _helper(install: Install, name: str, command: list[str]) -> Manifest:
         "env": [
             from_field("POD_NAME", "metadata.name"), from_field("POD_NAMESPACE", "metadata.namespace"),
             {"name": "WAKEFUL_CLUSTER_CONTROLLERS", "value": f"{CONTROLLER}:{CONTROLLER_PORT}"},
-            {"name": "WAKEFUL_CLUSTER_CA_FILE", "value": f"{ca_mount()['mountPath']}/ca.crt"},
+            {"name": "WAKEFUL_CLUSTER_CA_FILE", "value": CA_FILE},
             {"name": "WAKEFUL_CLUSTER_TOKEN_FILE", "value": f"{TOKEN_DIR}/token"},
         ],
         "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "768Mi"}}, "securityContext": container_security(),

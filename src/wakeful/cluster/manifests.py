@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from wakeful.cluster.groups import GROUPS, VERSION
 from wakeful.cluster.overlay import overlaid
 from wakeful.cluster.planning.rollout import StsPatch
 from wakeful.cluster.planning.status import SERVER_LABEL
@@ -73,14 +74,11 @@ def config_text(server: ServerSpec) -> str:
 
 
 def _head(server: ServerSpec, install: Install, kind: str, api: str, name: str = "") -> Manifest:
-    owner = {"apiVersion": _API[server.dialect], "kind": "Server", "name": server.name, "uid": server.uid, "controller": True}
+    owner = {"apiVersion": f"{GROUPS[server.dialect]}/{VERSION}", "kind": "Server", "name": server.name, "uid": server.uid, "controller": True}
     metadata: Manifest = {
         "name": name or server.name, "namespace": install.namespace, "labels": {**MANAGED_BY, SERVER_LABEL: server.name},
     }
     return {"apiVersion": api, "kind": kind, "metadata": metadata | ({"ownerReferences": [owner]} if server.uid else {})}
-
-
-_API = {"wakeful": "wakeful.dev/v1alpha1", "seldon": "mlops.seldon.io/v1alpha1"}
 
 
 def _service(server: ServerSpec, install: Install) -> Manifest:

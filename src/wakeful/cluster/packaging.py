@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from wakeful import __version__
-from wakeful.cluster.crds import GROUP, VERSION, crds
+from wakeful.cluster.crds import crds
 from wakeful.cluster.documents import Manifest, written
+from wakeful.cluster.groups import GROUP, VERSION
 from wakeful.cluster.install import install_objects
 from wakeful.cluster.manifests import Install
 

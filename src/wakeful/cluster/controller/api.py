@@ -17,6 +17,8 @@ from lightkube.generic_resource import GenericGlobalResource, GenericNamespacedR
 from lightkube.operators import exists
 from lightkube.types import PatchType
 
+from wakeful.cluster.groups import GROUP, SELDON_GROUP, VERSION
+
 Manifest = dict[str, Any]
 
 MANAGER: Final = "wakeful"
@@ -41,11 +43,10 @@ class Kind(NamedTuple):
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-MODEL = Kind("wakeful.dev", "v1alpha1", "Model", "models")
-SERVER = Kind("wakeful.dev", "v1alpha1", "Server", "servers")
-SELDON_MODEL = Kind("mlops.seldon.io", "v1alpha1", "Model", "models")
-SELDON_SERVER = Kind("mlops.seldon.io", "v1alpha1", "Server", "servers")
-SELDON_SERVER_CONFIG = Kind("mlops.seldon.io", "v1alpha1", "ServerConfig", "serverconfigs")
+MODEL = Kind(GROUP, VERSION, "Model", "models")
+SERVER = Kind(GROUP, VERSION, "Server", "servers")
+SELDON_MODEL = Kind(SELDON_GROUP, VERSION, "Model", "models")
+SELDON_SERVER = Kind(SELDON_GROUP, VERSION, "Server", "servers")
 POD = Kind("", "v1", "Pod", "pods")
 SERVICE = Kind("", "v1", "Service", "services")
 CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
 from wakeful.clock import Clock
 from wakeful.cluster.controller.api import EVENT, Kind, Manifest, Refusal
+from wakeful.cluster.planning.conditions import LONGEST, time_text
 from wakeful.cluster.planning.effects import Note
 
 REMEMBERED = 1000
@@ -94,7 +94,7 @@ class Events:
     async def _tell(self, note: Note, told: _Told) -> None:
         told.written = self._now()
         if told.name:
-            await self._store.patch(EVENT, told.name, {"count": told.count, "lastTimestamp": _stamp(told.last)})
+            await self._store.patch(EVENT, told.name, {"count": told.count, "lastTimestamp": time_text(told.last)})
             return
         name = f"{told.subject.name}.{uuid4().hex[:16]}"
         subject = told.subject
@@ -103,12 +103,8 @@ class Events:
             "involvedObject": {
                 "apiVersion": subject.api_version, "kind": subject.kind, "name": subject.name, "namespace": self._namespace, "uid": subject.uid,
             },
-            "type": note.type, "reason": note.reason, "message": note.message[:1024], "count": told.count,
-            "firstTimestamp": _stamp(told.first), "lastTimestamp": _stamp(told.last),
+            "type": note.type, "reason": note.reason, "message": note.message[:LONGEST], "count": told.count,
+            "firstTimestamp": time_text(told.first), "lastTimestamp": time_text(told.last),
             "source": {"component": "wakeful"}, "reportingComponent": "wakeful.dev/controller",
         })
         told.name = name
-
-
-def _stamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -15,6 +15,7 @@ from wakeful.cluster.controller import observing
 from wakeful.cluster.controller.api import AUTOSCALER, POD, STATEFUL_SET, Kind, Manifest
 from wakeful.cluster.controller.writer import Key, Writer
 from wakeful.cluster.dialects import Reader
+from wakeful.cluster.manifests import TEMPLATE_LABEL
 from wakeful.cluster.planning.kept import restore_model, restore_server
 from wakeful.cluster.planning.plan import affected
 from wakeful.cluster.planning.rollout import PodView
@@ -22,7 +23,6 @@ from wakeful.cluster.planning.scaling import limits_in
 from wakeful.cluster.planning.world import Agent, ModelEntry, Note, Replica, ServerEntry, World
 from wakeful.cluster.wire import Hello, Report, Trigger
 
-TEMPLATE_LABEL = "wakeful.dev/template"
 RESTART = 5.0
 """Seconds after which a pod whose PreStop has called, and that is not being deleted, is known to be restarting a container alone."""
 

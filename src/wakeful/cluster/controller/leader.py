@@ -17,7 +17,6 @@ from wakeful.cluster.controller.identity import Door, Identity
 from wakeful.cluster.controller.intake import Intake
 from wakeful.cluster.controller.loop import Loop, Outlets
 from wakeful.cluster.controller.objects import Objects
-from wakeful.cluster.controller.observing import SERVER_LABEL
 from wakeful.cluster.controller.reflector import Reflector
 from wakeful.cluster.controller.settings import Settings
 from wakeful.cluster.controller.storage_keys import StorageKeys
@@ -28,6 +27,7 @@ from wakeful.cluster.controller.xds import Discovery
 from wakeful.cluster.dialects import DIALECTS
 from wakeful.cluster.manifests import CA
 from wakeful.cluster.planning.effects import Note
+from wakeful.cluster.planning.status import SERVER_LABEL
 from wakeful.cluster.planning.world import World
 
 POLL = 1.0

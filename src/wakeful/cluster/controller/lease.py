@@ -13,8 +13,10 @@ from typing import Any, NamedTuple, Protocol
 
 from wakeful import clock
 from wakeful.cluster.controller.api import CONFLICT, LEASE, NOT_FOUND, Kind, Manifest, Refusal, unreachable_or
+from wakeful.cluster.manifests import CONTROLLER
 
-NAME = "wakeful-controller"
+NAME = CONTROLLER
+"""The role lets the controller change the Lease of this name alone."""
 EPOCH_ORIGIN = 1_577_836_800
 """2020-01-01. The first epoch of a new Lease is the seconds since then: also after somebody has deleted the old one, epochs go up. It fits the
 32 bits of `leaseTransitions` until 2088."""

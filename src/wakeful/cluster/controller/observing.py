@@ -1,13 +1,14 @@
 """What the API server and the agents say, in the planner's words. Pure."""
 
 from collections.abc import Container, Mapping
-from datetime import datetime
 from typing import Any
 
-from wakeful.cluster.planning.world import Agent, Held, ModelEntry, ModelSpec, Note, Placement, Replica, State, Use, World
+from wakeful.cluster.planning.conditions import seconds_of
+from wakeful.cluster.planning.effects import Note
+from wakeful.cluster.planning.status import SERVER_LABEL
+from wakeful.cluster.planning.world import Agent, Held, ModelEntry, ModelSpec, Placement, Replica, State, Use, World
 from wakeful.cluster.wire import HeldNow, Hello, Report, UseNow
 
-SERVER_LABEL = "wakeful.dev/server"
 MARGIN = 10.0
 """Seconds before a leaving pod is killed, by which its models must be elsewhere; a quarter of its grace where that is less."""
 ENDED = {"Succeeded", "Failed"}
@@ -40,12 +41,7 @@ def leaving_by(meta: Mapping[str, Any]) -> float | None:
     if (deleted := meta.get("deletionTimestamp")) is None:
         return None
     grace = float(meta.get("deletionGracePeriodSeconds") or 0)
-    return seconds(deleted) - min(MARGIN, grace / 4)
-
-
-def seconds(stamp: str) -> float:
-    """Since 1970, of 2026-11-30T19:51:35Z."""
-    return datetime.fromisoformat(stamp).timestamp()
+    return seconds_of(deleted) - min(MARGIN, grace / 4)
 
 
 def autoscaled(autoscaler: Mapping[str, Any], groups: Container[str]) -> tuple[str, str] | None:

@@ -18,8 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from wakeful.cluster.controller.api import CONFIG_MAP, CONFLICT, SECRET, Api, Refusal
+from wakeful.cluster.install import TLS_SECRET
+from wakeful.cluster.manifests import MANAGED_BY
 
-SECRET_NAME = "wakeful-controller-tls"  # noqa: S105 - a name
 LASTS = timedelta(days=3650)
 RENEW = timedelta(days=30)
 CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
@@ -88,7 +89,7 @@ def _general(name: str) -> x509.GeneralName:
 
 async def ensure(api: Api, authority_name: str, names: Sequence[str], now: datetime) -> Pem:
     """The pair from the Secret, or a new one put there; and its authority put into the ConfigMap. Raises Refusal."""
-    secret = await api.get(SECRET, SECRET_NAME)
+    secret = await api.get(SECRET, TLS_SECRET)
     pem = None if secret is None else _read(secret)
     if pem is None or pem.expires() - now < RENEW:
         pem = await asyncio.to_thread(make, names, now)
@@ -96,15 +97,15 @@ async def ensure(api: Api, authority_name: str, names: Sequence[str], now: datet
         body = {"type": "kubernetes.io/tls", "data": {name: base64.b64encode(text).decode() for name, text in data.items()}}
         if secret is None:
             try:
-                await api.create(SECRET, {"metadata": {"name": SECRET_NAME, "labels": {"app.kubernetes.io/managed-by": "wakeful"}}, **body})
+                await api.create(SECRET, {"metadata": {"name": TLS_SECRET, "labels": MANAGED_BY}, **body})
             except Refusal as error:
                 if error.code != CONFLICT:
                     raise
                 return await ensure(api, authority_name, names, now)
         else:
-            await api.patch(SECRET, SECRET_NAME, {"metadata": {"resourceVersion": secret["metadata"]["resourceVersion"]}, "data": body["data"]})
+            await api.patch(SECRET, TLS_SECRET, {"metadata": {"resourceVersion": secret["metadata"]["resourceVersion"]}, "data": body["data"]})
     await api.apply({
-        "apiVersion": "v1", "kind": CONFIG_MAP.kind, "metadata": {"name": authority_name, "labels": {"app.kubernetes.io/managed-by": "wakeful"}},
+        "apiVersion": "v1", "kind": CONFIG_MAP.kind, "metadata": {"name": authority_name, "labels": MANAGED_BY},
         "data": {AUTHORITY: pem.authority.decode()},
     })
     return pem

@@ -6,8 +6,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from wakeful.cluster.crds import GROUPS, Dialect
 from wakeful.cluster.dialects import seldon, wakeful
+from wakeful.cluster.groups import GROUPS, Dialect
 from wakeful.cluster.planning.world import ModelSpec, ServerSpec
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from wakeful.cluster.crds import GROUP, SELDON_GROUP, VERSION
 from wakeful.cluster.dialects import wakeful
+from wakeful.cluster.groups import GROUP, SELDON_GROUP, VERSION
 from wakeful.cluster.planning.world import ModelSpec, ServerSpec
 
 Manifest = dict[str, Any]

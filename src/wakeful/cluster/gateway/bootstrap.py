@@ -24,7 +24,8 @@ _STREAM_IDLE = "3600s"
 _RECONNECT = {"base_interval": "0.2s", "max_interval": "2s"}
 """Envoy's own pauses grow to 30 s: longer than a new leader waits for gateways before it counts without them."""
 _TYPES = "type.googleapis.com/envoy.extensions."
-_UNSTARTED = "x-wakeful-unstarted"
+UNSTARTED = "x-wakeful-unstarted"
+"""Said by daemons to Envoy, which tries another one. What the helper sees of it has been to all of them, and is not passed on."""
 _TOKEN = "token"  # noqa: S105 - a name
 
 
@@ -150,7 +151,7 @@ def _requests_route() -> dict[str, Any]:
 
 _RETRIES = {
     "retry_on": "connect-failure,refused-stream,retriable-headers",
-    "retriable_headers": [{"name": _UNSTARTED, "string_match": {"exact": "1"}}],
+    "retriable_headers": [{"name": UNSTARTED, "string_match": {"exact": "1"}}],
     "num_retries": 3,
     "retry_back_off": {"base_interval": "0.005s", "max_interval": "0.1s"},
     "retry_host_predicate": [{

@@ -13,8 +13,6 @@ PASSES = "x-wakeful-passes"
 MOST_PASSES = 3
 LARGEST_BODY = 64 << 20
 """Bytes of a body that is read to find its model's name, and of one message over gRPC."""
-UNSTARTED = "x-wakeful-unstarted"
-"""Said by daemons to Envoy, which has tried the others already when the helper sees it."""
 
 
 @dataclass(frozen=True, slots=True)

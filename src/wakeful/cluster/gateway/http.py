@@ -14,9 +14,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from wakeful import __version__
-from wakeful.cluster.gateway.bootstrap import MODEL_HEADERS
+from wakeful.cluster.gateway.bootstrap import MODEL_HEADERS, UNSTARTED
 from wakeful.cluster.gateway.errors import dialect_of, render
-from wakeful.cluster.gateway.forwarding import LARGEST_BODY, MODEL_HEADER, PASSES, UNSTARTED, Passage, next_pass
+from wakeful.cluster.gateway.forwarding import LARGEST_BODY, MODEL_HEADER, PASSES, Passage, next_pass
 from wakeful.errors import InvalidInput, NotFound, TooLarge, Unavailable, WakefulError
 
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"})

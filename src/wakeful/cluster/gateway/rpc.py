@@ -10,9 +10,9 @@ from typing import Any
 import grpc
 
 from wakeful import __version__
-from wakeful.cluster.gateway.bootstrap import MODEL_HEADERS
+from wakeful.cluster.gateway.bootstrap import MODEL_HEADERS, UNSTARTED
 from wakeful.cluster.gateway.errors import render_grpc
-from wakeful.cluster.gateway.forwarding import LARGEST_BODY, MODEL_HEADER, PASSES, UNSTARTED, Passage, next_pass
+from wakeful.cluster.gateway.forwarding import LARGEST_BODY, MODEL_HEADER, PASSES, Passage, next_pass
 from wakeful.errors import InvalidInput, WakefulError
 
 OPTIONS = (

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
+from wakeful.cluster.groups import Dialect
 from wakeful.cluster.planning.ledger import Ledger
 
 # ── what is asked for ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -76,7 +77,7 @@ class ModelSpec:
     serving: Mapping[str, Any] = field(default_factory=dict)
     """The keys of [models.NAME]."""
     secret: str | None = None
-    dialect: Literal["wakeful", "seldon"] = "wakeful"
+    dialect: Dialect = "wakeful"
     errors: tuple[str, ...] = ()
     """What is wrong with it beyond what the API server checks; such a model is not placed anew."""
     notes: tuple[str, ...] = ()
@@ -105,7 +106,7 @@ class ServerSpec:
     """As `ModelSpec.autoscaling`, for its models that have not written it."""
     pod_template: Mapping[str, Any] = field(default_factory=dict)
     volume_claim_templates: tuple[Mapping[str, Any], ...] = ()
-    dialect: Literal["wakeful", "seldon"] = "wakeful"
+    dialect: Dialect = "wakeful"
     errors: tuple[str, ...] = ()
     """Such a Server stays as it is: its pods are not changed."""
     notes: tuple[str, ...] = ()
