@@ -36,6 +36,16 @@ def owner_of(bounds: Bounds, hpa: bool) -> Owner:
     return Owner.SCHEDULER if bounds.ranged else Owner.USER
 
 
+def why_not_ours(bounds: Bounds, hpa: bool) -> str:
+    """Why the scheduler leaves the count alone, for people; empty: it does not."""
+    owner = owner_of(bounds, hpa)
+    if owner is Owner.HPA:
+        return "a HorizontalPodAutoscaler decides the count"
+    if owner is Owner.USER:
+        return "fixed: neither minReplicas nor maxReplicas is written"
+    return "switched off: replicas is 0, and minReplicas: 0 is not written" if is_off(bounds) else ""
+
+
 def is_off(bounds: Bounds) -> bool:
     """Switched off by hand: `replicas: 0`, and no `minReplicas: 0` that makes 0 a count among others. Nothing wakes it."""
     return bounds.replicas == 0 and bounds.minimum is None

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from copy import copy
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from wakeful.cluster.planning.effects import Drop, Effect, Forget, Mark, Note, Put, SetTarget
 from wakeful.cluster.planning.ledger import Account, Weight, footprint
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.placement import Ask, Sites
 from wakeful.cluster.planning.scaling import limits_in
-from wakeful.cluster.planning.world import ModelEntry, Placement, Replica, Routing, State, World
+from wakeful.cluster.planning.world import ModelEntry, Placement, Replica, Routing, State, Use, World
 
 _OBSERVED = {"spec", "scaling", "hpa", "placements", "gone", "wanted_until"}
 """Fields of an entry that others set, or that have an effect of their own."""
@@ -23,25 +23,16 @@ _MARKED = tuple(field.name for field in fields(ModelEntry) if field.name not in 
 _NOWHERE = Routing()
 
 
-class Figures(NamedTuple):
-    """A model's use, summed over the replicas that serve it and whose agents have spoken."""
-
-    heard: int
-    lag: float
-    busy: float
-    last_used: float
-
-
-def figures(model: ModelEntry, world: World) -> Figures:
-    """Copies that are on their way out count as long as requests come to them."""
-    heard, lag, busy, last = 0, 0.0, 0.0, 0.0
+def use_of(model: ModelEntry, world: World) -> Use:
+    """Lag and busy share summed over all copies: those on their way out count as long as requests come to them."""
+    lag, busy, last = 0.0, 0.0, 0.0
     name = model.spec.name
     for uid in model.placements:
         replica = world.replicas.get(uid)
         use = replica.agent.use.get(name) if replica is not None and replica.agent is not None else None
         if use is not None:
-            heard, lag, busy, last = heard + 1, lag + use.lag, busy + use.busy, max(last, use.last_used)
-    return Figures(heard, lag, busy, last)
+            lag, busy, last = lag + use.lag, busy + use.busy, max(last, use.last_used)
+    return Use(lag=lag, busy=busy, last_used=last)
 
 
 def server_of(model: ModelEntry, world: World) -> str | None:
@@ -60,7 +51,7 @@ def holders(model: ModelEntry) -> list[str]:
 
 def weigh(model: ModelEntry, world: World, now: float) -> Weight:
     """What one copy counts for. A model in use is in use wherever it is: requests are spread evenly."""
-    use = figures(model, world)
+    use = use_of(model, world)
     active = now - use.last_used < limits_in(world, model).inactive or now < model.wanted_until
     size = footprint(model.footprint, model.spec.memory, model.artifact_bytes)
     return Weight(size, active, use.busy / max(len(model.placements), 1))

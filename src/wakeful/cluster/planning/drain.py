@@ -7,7 +7,7 @@ and stay where they are until then. Who fits nowhere holds up nobody else: it se
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from wakeful.cluster.planning.draft import Draft, figures, is_coming
+from wakeful.cluster.planning.draft import Draft, is_coming, use_of
 from wakeful.cluster.planning.moves import copies_of, place_copies, target_of, tell_short
 from wakeful.cluster.planning.scaling import limits_in
 from wakeful.cluster.planning.world import ModelEntry, Placement, State
@@ -100,7 +100,7 @@ def _waiting(leaving: frozenset[str], draft: Draft) -> list[str]:
     for name in draft.world.models:
         model = draft.world.models[name]
         if any((placement := model.placements.get(uid)) is not None and placement.state is State.ROUTED for uid in leaving):
-            use = figures(model, draft.world)
+            use = use_of(model, draft.world)
             waiting.append((-use.busy - use.lag, -use.last_used, name))
     return [name for *_, name in sorted(waiting)]
 
@@ -109,7 +109,7 @@ def _can_bear(model: ModelEntry, others: int, draft: Draft) -> bool:
     """Have so many copies, where all gateways send requests, room to spare for all of its load?"""
     if not others:
         return False
-    use, limits = figures(model, draft.world), limits_in(draft.world, model)
+    use, limits = use_of(model, draft.world), limits_in(draft.world, model)
     return use.busy <= limits.busy * others and use.lag < limits.lag_threshold * others
 
 

@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from wakeful.cluster.planning.counts import Hold, Step, as_written, effective_target, floor_of, is_off, owner_of
+from wakeful.cluster.planning.conditions import counted
+from wakeful.cluster.planning.counts import Hold, Step, as_written, effective_target, floor_of, owner_of, why_not_ours
 from wakeful.cluster.planning.effects import Effect, Mark, Note, SetTarget
 from wakeful.cluster.planning.thresholds import limits_of
 from wakeful.cluster.planning.world import Bounds, ModelEntry, Owner, ScaleLimits, Scaling, State, World
@@ -68,7 +69,7 @@ def scale_model(load: ModelLoad, now: float, limits: ScaleLimits, room: Callable
 
     `room(n)`: a dry run of placing n more copies; asked only when the count is to grow.
     """
-    resting = _why_not_ours(load)
+    resting = why_not_ours(load.bounds, load.hpa)
     if resting:
         return Hold(resting, "")
     if load.target == 0:
@@ -169,7 +170,7 @@ def load_of(world: World, entry: ModelEntry) -> ModelLoad:
 def blocked_text(blocked: Mapping[str, Mapping[str, int]]) -> str:
     """For people: "memory on 2 replicas of triton"; a Server that has none at all says so."""
     parts = [
-        f"{cause} {server}" if cause.startswith("no ") else f"{cause} on {_replicas(count)} of {server}"
+        f"{cause} {server}" if cause.startswith("no ") else f"{cause} on {counted(count, 'replica')} of {server}"
         for server, causes in sorted(blocked.items())
         for cause, count in sorted(causes.items())
     ]
@@ -180,19 +181,8 @@ def _stepped(load: ModelLoad, step: Step, now: float) -> Scaling:
     return Scaling(Owner.SCHEDULER, step.target, as_written(load.bounds), now, f"{load.target} → {step.target}: {step.why}")
 
 
-def _why_not_ours(load: ModelLoad) -> str:
-    owner = owner_of(load.bounds, load.hpa)
-    if owner is Owner.HPA:
-        return "a HorizontalPodAutoscaler decides the count"
-    if owner is Owner.USER:
-        return "fixed: neither minReplicas nor maxReplicas is written"
-    if is_off(load.bounds):
-        return "switched off: replicas is 0, and minReplicas: 0 is not written"
-    return ""
-
-
 def _more(load: ModelLoad, now: float, limits: ScaleLimits, room: Callable[[int], Room]) -> Step | Hold:
-    pressure = f"mean lag {load.lag / load.heard:.0f} on {_replicas(load.heard)} ≥ {limits.lag_threshold:g}"
+    pressure = f"mean lag {load.lag / load.heard:.0f} on {counted(load.heard, 'replica')} ≥ {limits.lag_threshold:g}"
     count = load.target
     if load.routed < count:
         return Hold(f"{pressure}, but only {load.routed} of {count} replicas serve")
@@ -219,7 +209,7 @@ def _more(load: ModelLoad, now: float, limits: ScaleLimits, room: Callable[[int]
 def _fewer(load: ModelLoad, now: float, limits: ScaleLimits) -> Step | Hold:
     idle = now - max(load.last_used or load.last_step_time, load.changed)
     unused = idle >= limits.inactive and load.lag == 0 and load.heard == load.routed
-    text = f"lag {load.lag:.1f} and busy {load.busy:.2f} on {_replicas(load.heard)}"
+    text = f"lag {load.lag:.1f} and busy {load.busy:.2f} on {counted(load.heard, 'replica')}"
     floor = floor_of(load.bounds)
     if load.target <= floor:
         return Hold(f"{text}; {floor} is the lowest count", "")
@@ -232,9 +222,6 @@ def _fewer(load: ModelLoad, now: float, limits: ScaleLimits) -> Step | Hold:
     if unused:
         return Step(load.target - 1, f"no request for {idle:.0f} s ≥ {limits.inactive:.0f}")
     if is_calm(load, limits) and load.calm_since is not None and now - load.calm_since >= limits.down_window:
-        return Step(load.target - 1, f"{text} for {now - load.calm_since:.0f} s: {_replicas(min(load.routed, load.target - 1))} can bear that")
+        remaining = counted(min(load.routed, load.target - 1), "replica")
+        return Step(load.target - 1, f"{text} for {now - load.calm_since:.0f} s: {remaining} can bear that")
     return Hold(text, "")
-
-
-def _replicas(count: int) -> str:
-    return f"{count} replica{'' if count == 1 else 's'}"

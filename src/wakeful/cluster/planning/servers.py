@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wakeful.cluster.planning.counts import Hold, Step, as_written, effective_target, floor_of, is_off, owner_of
+from wakeful.cluster.planning.counts import Hold, Step, as_written, effective_target, floor_of, is_off, owner_of, why_not_ours
 from wakeful.cluster.planning.effects import Effect, Mark, Note, ScaleServer
 from wakeful.cluster.planning.ledger import footprint
 from wakeful.cluster.planning.world import Bounds, ModelEntry, Owner, Replica, Scaling, ServerEntry, State, World
@@ -47,7 +47,7 @@ class ServerLoad(NamedTuple):
 
 def scale_server(load: ServerLoad, now: float, limits: ServerLimits) -> Step | Hold:
     """Up at once by all that is needed, down by one."""
-    resting = _why_not_ours(load)
+    resting = why_not_ours(load.bounds, load.hpa)
     if resting:
         return Hold(resting)
     if load.needed:
@@ -77,7 +77,7 @@ def server_effects(world: World, name: str, now: float, limits: ServerLimits, fi
         return []
     load = load_of(world, name, now, limits)
     answer = scale_server(load, now, limits)
-    dispensable = not _why_not_ours(load) and not load.needed and load.most_wanted < load.target > floor_of(load.bounds)
+    dispensable = not why_not_ours(load.bounds, load.hpa) and not load.needed and load.most_wanted < load.target > floor_of(load.bounds)
     if isinstance(answer, Step):
         why = f"{load.target} → {answer.target}: {answer.why}"
         scaling = Scaling(Owner.SCHEDULER, answer.target, as_written(load.bounds), now, why)
@@ -141,17 +141,6 @@ def replicas_needed(lacking: Iterable[tuple[int, int]], capacity: int | None) ->
                 left -= 1
         free.extend([(capacity if capacity is not None else 1 << 62) - size] * left)
     return len(free)
-
-
-def _why_not_ours(load: ServerLoad) -> str:
-    owner = owner_of(load.bounds, load.hpa)
-    if owner is Owner.HPA:
-        return "a HorizontalPodAutoscaler decides the count"
-    if owner is Owner.USER:
-        return "fixed: neither minReplicas nor maxReplicas is written"
-    if is_off(load.bounds):
-        return "switched off: replicas is 0, and minReplicas: 0 is not written"
-    return ""
 
 
 def _more(load: ServerLoad) -> Step | Hold:

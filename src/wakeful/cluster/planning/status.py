@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from wakeful.cluster.planning.conditions import Condition, counted, time_text, written
-from wakeful.cluster.planning.counts import effective_target, is_off
+from wakeful.cluster.planning.counts import effective_target, floor_of, is_off, owner_of
 from wakeful.cluster.planning.world import (
     ModelEntry,
     ModelSpec,
@@ -154,7 +154,7 @@ def _scaling(entry: ModelEntry, desired: int) -> Condition:
     if entry.limited:
         return Condition("Scaling", False, "Limited", f"load asks for more than {counted(desired, 'replica')}: {entry.limited}")
     most = "no maximum" if bounds.maximum is None else f"at most {bounds.maximum}"
-    return Condition("Scaling", True, "Active", f"by load: at least {max(bounds.minimum or 0, 0 if bounds.minimum == 0 else 1)}, {most}")
+    return Condition("Scaling", True, "Active", f"by load: at least {floor_of(bounds)}, {most}")
 
 
 def _config_valid(spec: ModelSpec | ServerSpec) -> Condition:
@@ -272,7 +272,7 @@ _OWNERS: Mapping[Owner, str] = {
 
 def _scale_owner(entry: ServerEntry) -> Condition:
     bounds = entry.spec.bounds
-    owner = entry.scaling.owner if entry.scaling else Owner.HPA if entry.hpa else Owner.SCHEDULER if bounds.ranged else Owner.USER
+    owner = entry.scaling.owner if entry.scaling else owner_of(bounds, entry.hpa)
     unheard = ""
     if owner is Owner.HPA and bounds.ranged:
         unheard = "; minReplicas and maxReplicas of the Server are for the scheduler and do not bind it"
