@@ -1,4 +1,4 @@
-"""How many replicas a Model or a Server is to have: whose count it is, and what is kept of it when manifests are applied again.
+"""How many copies a Model, or pods a Server, is to have: whose count it is, and what is kept of it when manifests are applied again.
 
 The count in `spec` is never changed by us. A count that was decided is kept in `status.scaling` with the `spec.replicas` of that time: another value
 there is a wish to start again, and everything else (the same manifest once more, another bound, a restart) keeps what was decided.

@@ -34,7 +34,7 @@ class Copies:
 
 
 def target_of(model: ModelEntry) -> int:
-    """Replicas that it is to have."""
+    """Copies that it is to have."""
     return 0 if model.gone else effective_target(model.spec.bounds, model.scaling, model.hpa)
 
 

@@ -1,4 +1,5 @@
-"""When a Model gets another replica, and when it loses one: one decision a period, from the sums over all replicas that serve it.
+"""When a Model gets another copy, and when it loses one: one decision a period, from the sums over all copies that serve. What people read here says
+replicas, as `spec.replicas` does.
 
 Lag is the number of requests in flight (arrived and not completed, the seed's "incoming minus outgoing"), busy the share of time in which a run was
 active. Up goes by lag. Down needs both: near saturation lag is small until it explodes, so that lag alone shrinks what has to grow again at once; see
@@ -16,10 +17,10 @@ from wakeful.cluster.planning.thresholds import limits_of
 from wakeful.cluster.planning.world import Bounds, ModelEntry, Owner, ScaleLimits, Scaling, State, World
 
 AIM = 0.6
-"""Share of the threshold that the lag on each replica should have after a step up."""
+"""Share of the threshold that the lag of each copy should have after a step up."""
 NOTHING: Mapping[str, float] = {}
 CALM = 0.4
-"""Share of the threshold up to which the remaining replicas may have lag after a step down."""
+"""Share of the threshold up to which the remaining copies may have lag after a step down."""
 
 
 class ModelLoad(NamedTuple):
@@ -29,17 +30,17 @@ class ModelLoad(NamedTuple):
     hpa: bool
     target: int
     routed: int
-    """Replicas that serve."""
+    """Copies that serve."""
     heard: int
-    """Of these, those whose agent has reported: the sums are over them."""
+    """Of these, those whose agents have reported: the sums are over them."""
     lag: float
-    """Requests in flight, sum over the replicas heard."""
+    """Requests in flight, sum over the copies heard."""
     busy: float
-    """Sum of the busy shares of the replicas heard."""
+    """Sum of the busy shares of the copies heard."""
     moving: str
     """What is under way and has to end first, for people; empty: nothing."""
     last_used: float
-    """When the last request arrived at any replica; 0: never."""
+    """When the last request arrived at any of them; 0: never."""
     last_step_time: float
     changed: float
     """Last change of state that was not a step of our own."""
@@ -57,7 +58,7 @@ class Room(NamedTuple):
 
 
 def is_calm(load: ModelLoad, limits: ScaleLimits) -> bool:
-    """Would one replica less bear this load?"""
+    """Would one copy less bear this load?"""
     remaining = min(load.routed, load.target - 1)
     if remaining < 1 or load.heard < load.routed:
         return False
@@ -132,7 +133,7 @@ def limits_in(world: World, entry: ModelEntry) -> ScaleLimits:
 
 
 def load_of(world: World, entry: ModelEntry) -> ModelLoad:
-    """Sums over the replicas that serve."""
+    """Sums over the copies that serve."""
     name, scaling = entry.spec.name, entry.scaling
     routed, heard, lag, busy, last_used = 0, 0, 0.0, 0.0, 0.0
     under_way: dict[State, int] = {}

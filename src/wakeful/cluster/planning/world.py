@@ -38,9 +38,9 @@ class ScaleLimits:
     """Of one model: `spec.autoscaling` over its Server's `modelAutoscaling` over the agent's variables; see `thresholds`."""
 
     lag_threshold: float = 30.0
-    """Requests in flight on one replica, mean of a period, from which on there are too few replicas."""
+    """Requests in flight at one copy, mean of a period, from which on there are too few copies."""
     inactive: float = 600.0
-    """Seconds without a request after which a replica is one too many."""
+    """Seconds without a request after which a copy is one too many."""
     stable: float = 300.0
     """Seconds since the last change of state that was not our own step, before the count may be raised."""
     up_cooldown: float = 15.0
@@ -48,7 +48,7 @@ class ScaleLimits:
     max_step: float = 1.0
     """Share of the present count by which it may grow in one step; always by one."""
     busy: float = 0.6
-    """Highest share of time that the remaining replicas may be busy after a step down."""
+    """Highest share of time that the remaining copies may be busy after a step down."""
     hold: float = 60.0
     """Seconds that the gateway holds a request for a model that wakes from zero."""
     period: float = 5.0
@@ -296,7 +296,7 @@ class Endpoint(NamedTuple):
 
 
 class Short(NamedTuple):
-    """Why a model has fewer replicas than it should."""
+    """Why a model has fewer copies than it should."""
 
     missing: int
     since: float
@@ -334,10 +334,10 @@ class ModelEntry:
     limited: str = ""
     """What kept the count from being raised, for the condition Scaling."""
     lacking: int = 0
-    """Replicas that the load asks for and that have no room: the target was not raised for them, but the Server may grow."""
+    """Copies that the load asks for and that have no room: the target was not raised for them, but the Server may grow."""
     lacking_since: float = 0.0
     revision_failed: str = ""
-    """A revision that failed on its first replica: the one before serves on. Empty: none."""
+    """A revision whose first copy failed: the one before serves on. Empty: none."""
     gone: bool = False
     """The object is deleted: the entry goes with its last placement."""
     look_at: float = 0.0
