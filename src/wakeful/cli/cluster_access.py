@@ -5,6 +5,7 @@ from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from wakeful.cli.cluster_extra import complain_of_missing
 from wakeful.cli.parser import NO, WRONG_USE, Parser, complain
 
 if TYPE_CHECKING:
@@ -22,8 +23,7 @@ def with_api(arguments: Namespace, work: Callable[["Api"], Awaitable[int]]) -> i
     try:
         from wakeful.cluster.controller.api import FORBIDDEN, UNREACHED, Api, NoAccess, Refusal  # noqa: PLC0415 - an extra, and help does without
     except ImportError as error:
-        complain(f"what speaks to Kubernetes is not installed ({error})", ("hint", "pip install 'wakeful[cluster]'"))
-        return WRONG_USE
+        return complain_of_missing("what speaks to Kubernetes", error)
 
     async def whole() -> int:
         api = Api(arguments.namespace, arguments.kubeconfig)

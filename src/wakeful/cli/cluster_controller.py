@@ -7,7 +7,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wakeful.cli.parser import DONE, NO, WRONG_USE, Parser, complain
+from wakeful.cli.cluster_extra import complain_of_missing
+from wakeful.cli.parser import DONE, NO, WRONG_USE, Parser, complain, port
 
 if TYPE_CHECKING:
     from wakeful.cluster.controller.settings import Settings
@@ -25,8 +26,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--storage-secrets", action="store_true", help="Models may name Secrets with the keys of their storage")
     listening = parser.add_argument_group("listening")
     listening.add_argument("--host", metavar="ADDRESS", default="0.0.0.0", help="address to listen on (default all)")  # noqa: S104 - in a pod
-    listening.add_argument("--port", metavar="PORT", type=_port, default=9100, help="for agents and gateways, while it leads (default 9100)")
-    listening.add_argument("--http-port", metavar="PORT", type=_port, default=9102, help="of /metrics, /healthz and /readyz (default 9102)")
+    listening.add_argument("--port", metavar="PORT", type=port, default=9100, help="for agents and gateways, while it leads (default 9100)")
+    listening.add_argument("--http-port", metavar="PORT", type=port, default=9102, help="of /metrics, /healthz and /readyz (default 9102)")
     listening.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate in PEM, with the chain behind it (default: it makes one)")
     listening.add_argument("--tls-key", metavar="FILE", type=Path, help="its key")
     listening.add_argument("--insecure", action="store_true", help="without TLS, for loopback")
@@ -43,8 +44,7 @@ def run(arguments: Namespace) -> int:
     try:
         import lightkube  # noqa: F401, PLC0415 - an extra, and help does without
     except ImportError as error:
-        complain(f"what speaks to Kubernetes is not installed ({error})", ("hint", "pip install 'wakeful[cluster]'"))
-        return WRONG_USE
+        return complain_of_missing("what speaks to Kubernetes", error)
     if (arguments.tls_cert is None) != (arguments.tls_key is None):
         complain("--tls-cert and --tls-key belong together, and one of them is missing")
         return WRONG_USE
@@ -111,12 +111,6 @@ def _settings(arguments: Namespace, namespace: str) -> "Settings":
         certificate=Certificate(arguments.tls_cert, arguments.tls_key) if arguments.tls_cert is not None else None,
         log_format=arguments.log_format,
     )
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) < 65536:
-        raise argparse.ArgumentTypeError(f"expected a port from 1 to 65535, got {text}")
-    return int(text)
 
 
 def _seconds(text: str) -> float:

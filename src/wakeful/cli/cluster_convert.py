@@ -5,6 +5,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wakeful.cli.cluster_extra import complain_of_missing
 from wakeful.cli.parser import DONE, NO, WRONG_USE, Parser, complain
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ def run(arguments: Namespace) -> int:
     try:
         from wakeful.cluster.documents import read, written  # noqa: PLC0415 - an extra, and help does without
     except ImportError as error:
-        complain(f"what reads manifests is not installed ({error})", ("hint", "pip install 'wakeful[cluster]'"))
-        return WRONG_USE
+        return complain_of_missing("what reads manifests", error)
     from wakeful.cluster.dialects.seldon import follow  # noqa: PLC0415 - imports the configuration, and help does without
 
     source: Path = arguments.source

@@ -6,6 +6,7 @@ import time
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
+from wakeful.cli.cluster_extra import complain_of_missing
 from wakeful.cli.cluster_gateway_options import Missing, add_arguments, gateway_of
 from wakeful.cli.descriptors import allow_descriptors
 from wakeful.cli.parser import DONE, WRONG_USE, complain
@@ -20,8 +21,7 @@ def run(arguments: Namespace) -> int:
     try:
         import aiohttp  # noqa: F401, PLC0415 - an extra, and help does without
     except ImportError as error:
-        complain(f"what a gateway needs is not installed ({error})", ("hint", "pip install 'wakeful[cluster]'"))
-        return WRONG_USE
+        return complain_of_missing("what a gateway needs", error)
     import uvloop  # noqa: PLC0415 - help does without
 
     try:

@@ -1,12 +1,11 @@
 """Options that a gateway's two parts share, Envoy's file and the helper: they meet on the ports that both are told."""
 
-import argparse
 import os
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wakeful.cli.parser import Parser
+from wakeful.cli.parser import Parser, port
 
 if TYPE_CHECKING:
     from wakeful.cluster.gateway.bootstrap import Gateway
@@ -44,7 +43,7 @@ def add_arguments(parser: Parser) -> None:
         ("--admin-port", 9901, "of Envoy's admin interface, on loopback"), ("--helper-port", 8081, "of the helper, on loopback"),
         ("--helper-grpc-port", 8082, "of the helper, on loopback"),
     ):
-        listening.add_argument(option, metavar="PORT", type=_port, default=default, help=f"{what} (default {default})")
+        listening.add_argument(option, metavar="PORT", type=port, default=default, help=f"{what} (default {default})")
 
 
 def gateway_of(arguments: Namespace) -> "Gateway":
@@ -75,9 +74,3 @@ def _host_and_port(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise Missing(f"a controller is written HOST:PORT, as in wakeful-controller:9100, and one is {text!r}")
     return host.strip("[]"), int(port)
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) < 65536:
-        raise argparse.ArgumentTypeError(f"expected a port from 1 to 65535, got {text}")
-    return int(text)

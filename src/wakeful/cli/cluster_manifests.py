@@ -5,6 +5,7 @@ from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wakeful.cli.cluster_extra import complain_of_missing
 from wakeful.cli.cluster_output import printed
 from wakeful.cli.parser import DONE, NO, WRONG_USE, Parser, complain
 
@@ -72,7 +73,7 @@ def _of_host(arguments: Namespace) -> list[dict[str, Any]] | None:
     try:
         from wakeful.cluster.hosted import hosted  # noqa: PLC0415 - imports an extra, and help does without
     except ImportError as error:
-        complain(f"what writes manifests is not installed ({error})", ("hint", "pip install 'wakeful[cluster]'"))
+        complain_of_missing("what writes manifests", error)
         return None
     from wakeful.config.document import Document, read_document  # noqa: PLC0415 - as above
     from wakeful.config.load import Options, load  # noqa: PLC0415 - as above

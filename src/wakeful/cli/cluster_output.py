@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from wakeful.cli.parser import complain
+from wakeful.cli.cluster_extra import complain_of_missing
 
 
 def printed(objects: Iterable[dict[str, Any]]) -> bool:
@@ -11,7 +11,7 @@ def printed(objects: Iterable[dict[str, Any]]) -> bool:
     try:
         from wakeful.cluster.documents import written  # noqa: PLC0415 - an extra, and help does without
     except ImportError as error:
-        complain(f"what writes manifests is not installed ({error})", ("hint", "pip install 'wakeful[cluster]'"))
+        complain_of_missing("what writes manifests", error)
         return False
     print(written(objects), end="")
     return True

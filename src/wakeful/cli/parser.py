@@ -20,6 +20,13 @@ def complain(message: str, *notes: tuple[str, str]) -> None:
         print(f"  {label}: {text}", file=sys.stderr)
 
 
+def port(text: str) -> int:
+    """Type of an option."""
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(f"expected a port from 1 to 65535, got {text}")
+    return int(text)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, but an option that does not exist is answered with the nearest one that does."""
 
