@@ -75,7 +75,7 @@ class TestModel:
         assert condition(status, "Ready") == ("True", "Partial", "1 of 2 replicas serves")
 
     def test_the_revision_before_serves_while_another_loads(self) -> None:
-        assert told(placed(0, State.LOADING, previous="r0"))["availableReplicas"] == 1
+        assert told(placed(0, previous="r0"))["availableReplicas"] == 1
         assert told(placed(0, State.LOADING))["availableReplicas"] == 0
 
     def test_a_shortfall_names_each_server_and_filter(self) -> None:

@@ -6,7 +6,6 @@ from difflib import get_close_matches
 
 from wakeful.cluster.planning.counts import is_off
 from wakeful.cluster.planning.scaling import limits_in
-from wakeful.cluster.planning.status import is_available
 from wakeful.cluster.planning.world import State, World
 from wakeful.cluster.wire import WakeTold
 
@@ -51,7 +50,7 @@ def answer(world: World, model: str) -> WakeTold:
     if is_off(entry.spec.bounds):
         return WakeTold("off", f"{model} is switched off: its Model says replicas: 0")
     placements = entry.placements.values()
-    if any(is_available(model, placement, world) for placement in placements):
+    if any(world.is_available(model, placement) for placement in placements):
         return WakeTold("routed")
     if entry.spec.errors:
         return WakeTold("failed", "; ".join(entry.spec.errors))

@@ -178,12 +178,6 @@ class Draft:
         """May a gateway send requests for the model there?"""
         return uid in self.world.routing.get(model.spec.name, _NOWHERE).anywhere
 
-    def is_available(self, model: ModelEntry, placement: Placement) -> bool:
-        """It is ready, and every gateway knows."""
-        if placement.state is not State.ROUTED:
-            return False
-        return not self.world.gateways or placement.replica in self.world.routing.get(model.spec.name, _NOWHERE).everywhere
-
     def effects(self) -> list[Effect]:
         """What makes the world like this draft: for each model its target first, which must be written before any agent is told."""
         effects: list[Effect] = []

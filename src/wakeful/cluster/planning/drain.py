@@ -71,7 +71,7 @@ def plan_drain(leaving: frozenset[str], draft: Draft) -> list[Move]:
         staying = [placement for placement in copies.serving if placement.replica not in leaving]
         coming = sum(placement.replica not in leaving and not targets.stalls(placement.replica) for placement in copies.coming)
         need = target_of(model) - len(staying) - coming
-        others = [placement for placement in staying if draft.is_available(model, placement)]
+        others = [placement for placement in staying if draft.world.is_available(name, placement)]
         for source in sources[: max(need, 0)]:
             if _can_bear(model, len(others), draft):
                 moves.append(Move(name, source, "spare", {}))

@@ -288,7 +288,7 @@ def _retire(model: ModelEntry, copies: Copies, target: int, draft: Draft) -> Non
     surplus = len(copies.serving) + len(copies.coming) - target
     if surplus <= 0 and not (copies.leaving or copies.misplaced or copies.failed):
         return
-    available = sum(draft.is_available(model, model.placements[placement.replica]) for placement in copies.serving)
+    available = sum(draft.world.is_available(model.spec.name, model.placements[placement.replica]) for placement in copies.serving)
     staying = _stop_waiting(model, copies.leaving, available >= target, draft)
     going = sorted(staying + copies.misplaced, key=lambda placement: _keep_first(model, placement, draft))
     spare = available + len(going) - target
@@ -325,7 +325,7 @@ def _end_surplus(model: ModelEntry, copies: Copies, surplus: int, spare: int, dr
         if placement.state is State.ROUTED:
             if spare <= 0:
                 return
-            spare -= draft.is_available(model, placement)
+            spare -= draft.world.is_available(model.spec.name, placement)
         draft.end(model, placement)
 
 

@@ -33,7 +33,7 @@ def model_status(entry: ModelEntry, world: World, previous: Mapping[str, Any], n
     """`previous` is the status as it stands in the API server, {} for none."""
     spec, placements = entry.spec, entry.placements.values()
     desired = entry.scaling.target if entry.scaling else effective_target(spec.bounds, None, entry.hpa)
-    able = sum(is_available(spec.name, placement, world) for placement in placements)
+    able = sum(world.is_available(spec.name, placement) for placement in placements)
     kept = [placement for placement in placements if placement.state not in (State.DRAINING, State.FAILED)]
     conditions = [
         _model_ready(entry, desired, able), _placed(entry, world, desired, len(kept)), _scaling(entry, desired), _config_valid(spec),
@@ -52,15 +52,6 @@ def model_status(entry: ModelEntry, world: World, previous: Mapping[str, Any], n
         "artifact": {key: value for key, value in artifact.items() if value},
         "conditions": written(conditions, previous, spec.generation, now),
     })
-
-
-def is_available(model: str, placement: Placement, world: World) -> bool:
-    """Does every gateway send requests there, and is it answered? While a new revision loads, the one before answers."""
-    serves = placement.state is State.ROUTED or (placement.state in (State.ASSIGNED, State.LOADING) and bool(placement.previous))
-    if not serves or not world.gateways:
-        return serves
-    routing = world.routing.get(model)
-    return routing is not None and placement.replica in routing.everywhere
 
 
 def _state(entry: ModelEntry, desired: int, able: int, now: float) -> str:
@@ -231,7 +222,7 @@ def loaded_models(replicas: list[Replica], world: World) -> int:
     """Copies that serve on replicas that stay; one that leaves has its models counted where they go."""
     staying = {replica.uid for replica in replicas if replica.leaving_by is None and not replica.lost}
     return sum(
-        placement.state is State.ROUTED or (placement.state is State.LOADING and bool(placement.previous))
+        placement.state is State.ROUTED
         for entry in world.models.values() for uid, placement in entry.placements.items() if uid in staying
     )
 

@@ -265,7 +265,7 @@ class Placement(NamedTuple):
     """Failed loads in a row."""
     error: str = ""
     previous: str = ""
-    """Revision that serves on this replica until `revision` is loaded."""
+    """Of a routed copy: the revision that serves there until `revision` is loaded."""
     progress: int = 0
     """Of the load that is under way there, as its agent said it last."""
     progressed: float = 0.0
@@ -371,3 +371,10 @@ class World:
     """When this controller became the leader: for a while after that, who has not said hello is unknown, not gone."""
     ledger: Ledger = field(default_factory=Ledger)
     """What follows from placements and footprints; the planner keeps it."""
+
+    def is_available(self, model: str, placement: Placement) -> bool:
+        """Does it serve, and does every gateway know?"""
+        if placement.state is not State.ROUTED:
+            return False
+        routing = self.routing.get(model)
+        return not self.gateways or (routing is not None and placement.replica in routing.everywhere)
