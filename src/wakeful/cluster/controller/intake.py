@@ -16,11 +16,12 @@ from wakeful.cluster.controller.api import AUTOSCALER, POD, STATEFUL_SET, Kind, 
 from wakeful.cluster.controller.writer import Key, Writer
 from wakeful.cluster.dialects import Reader
 from wakeful.cluster.manifests import TEMPLATE_LABEL
+from wakeful.cluster.planning.effects import Note
 from wakeful.cluster.planning.kept import restore_model, restore_server
 from wakeful.cluster.planning.plan import affected
 from wakeful.cluster.planning.rollout import PodView
 from wakeful.cluster.planning.scaling import limits_in
-from wakeful.cluster.planning.world import Agent, ModelEntry, Note, Replica, ServerEntry, World
+from wakeful.cluster.planning.world import Agent, ModelEntry, Replica, ServerEntry, World
 from wakeful.cluster.wire import Hello, Report, Trigger
 
 RESTART = 5.0
