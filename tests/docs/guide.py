@@ -47,6 +47,14 @@ def _marked(page: str) -> Iterator[tuple[str, str, int, str]]:
         end, before = match.end(), match[1]
 
 
+def section(page: str, title: str) -> list[Block]:
+    """Blocks below a heading of the second level. Raises ValueError where there is none."""
+    begins = page.index(f"\n## {title}\n") + 1
+    ends = page.find("\n## ", begins)
+    first, last = page.count("\n", 0, begins), page.count("\n", 0, ends if ends > 0 else len(page))
+    return [block for block in blocks(page) if first <= block.line <= last + 1]
+
+
 def manifests(page: str) -> Iterator[dict[str, object]]:
     """All objects that the page applies."""
     for text in HERE_DOCUMENT.findall(page):

@@ -21,7 +21,7 @@ def add_arguments(parser: Parser) -> None:
     parser.epilog = None  # neither variables nor a file of ours has a say
     parser.add_argument("-n", "--namespace", metavar="NAME", help=f"the one that it serves (default: {NAMESPACE}, else the kubeconfig's)")
     parser.add_argument("--kubeconfig", metavar="FILE", help="the cluster and who asks (default: the pod's own account, KUBECONFIG, ~/.kube/config)")
-    parser.add_argument("--image", metavar="IMAGE", default="wakeful:latest", help="of Servers that name none (default wakeful:latest)")
+    parser.add_argument("--image", metavar="IMAGE", help="of Servers that name none (default: this pod's own)")
     parser.add_argument("--seldon", action="store_true", help="Models and Servers of Seldon's group count too")
     parser.add_argument("--storage-secrets", action="store_true", help="Models may name Secrets with the keys of their storage")
     listening = parser.add_argument_group("listening")
@@ -75,11 +75,11 @@ def _serve(arguments: Namespace) -> int:
 async def _start(arguments: Namespace) -> int:
     from wakeful.cluster.controller.api import Api  # noqa: PLC0415 - an extra, and help does without
     from wakeful.cluster.controller.app import App  # noqa: PLC0415 - as above
-    from wakeful.cluster.controller.preflight import look  # noqa: PLC0415 - as above
+    from wakeful.cluster.controller.preflight import look, own_image  # noqa: PLC0415 - as above
     from wakeful.telemetry.logs import Log, capture_logging  # noqa: PLC0415 - help does without
 
     api = Api(arguments.namespace or os.environ.get(NAMESPACE), arguments.kubeconfig)
-    settings = _settings(arguments, api.namespace)
+    settings = _settings(arguments, api.namespace, arguments.image or await own_image(api, os.environ.get(POD)))
     if (fault := await look(api, settings.install)) is not None:
         complain(fault.message, *fault.notes)
         return WRONG_USE
@@ -93,7 +93,7 @@ async def _start(arguments: Namespace) -> int:
     return DONE
 
 
-def _settings(arguments: Namespace, namespace: str) -> "Settings":
+def _settings(arguments: Namespace, namespace: str, image: str) -> "Settings":
     from wakeful.cluster.controller.lease import LeaseConfig  # noqa: PLC0415 - an extra, and help does without
     from wakeful.cluster.controller.settings import Certificate, Settings  # noqa: PLC0415 - as above
     from wakeful.cluster.manifests import Install  # noqa: PLC0415 - as above
@@ -101,7 +101,7 @@ def _settings(arguments: Namespace, namespace: str) -> "Settings":
     from wakeful.cluster.planning.servers import ServerLimits  # noqa: PLC0415 - as above
 
     return Settings(
-        install=Install(namespace=namespace, image=arguments.image, seldon=arguments.seldon, storage_secrets=arguments.storage_secrets),
+        install=Install(namespace=namespace, image=image, seldon=arguments.seldon, storage_secrets=arguments.storage_secrets),
         name=f"{os.environ.get(POD) or os.uname().nodename}-{os.urandom(4).hex()}",
         kubeconfig=arguments.kubeconfig,
         host=arguments.host, port=arguments.port, http_port=arguments.http_port,

@@ -132,9 +132,9 @@ def _controller(install: Install) -> list[Manifest]:
     """Two pods, of which one leads. The other does not listen: who knows both addresses lands on the leader, so both must be in DNS."""
     ports = {"grpc": CONTROLLER_PORT, "http": CONTROLLER_HTTP}
     switches = {"--seldon": install.seldon, "--storage-secrets": install.storage_secrets}
-    flags = ["--image", install.image, *(flag for flag, on in switches.items() if on)]
+    arguments = ["cluster", "controller", *(flag for flag, on in switches.items() if on)]
     container = {
-        "name": "controller", "image": install.image, "command": ["wakeful", "cluster", "controller"], "args": flags,
+        "name": "controller", "image": install.image, "command": ["wakeful"], "args": arguments,
         "env": [from_field("POD_NAME", "metadata.name"), from_field("POD_NAMESPACE", "metadata.namespace")],
         "ports": _container_ports(ports), "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
         "securityContext": container_security(),
@@ -174,7 +174,8 @@ def _gateway(install: Install) -> list[Manifest]:
         "terminationGracePeriodSeconds": GATEWAY_GRACE, "initContainers": [prepare, envoy], "containers": [helper],
         "volumes": [{"name": "envoy", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}, ca_volume(), token_volume()],
     }
-    service = {"selector": _of("gateway"), "ports": [{"name": "requests", "port": GATEWAY_PORT, "targetPort": "requests"}]}
+    # By number: some releases of Kubernetes look for names of ports in other containers than sidecars.
+    service = {"selector": _of("gateway"), "ports": [{"name": "requests", "port": GATEWAY_PORT, "targetPort": GATEWAY_PORT}]}
     return [
         {**_head(install, "v1", "Service", GATEWAY, "gateway"), "spec": service},
         _deployment(install, "gateway", GATEWAY, install.gateways, pod), _budget(install, "gateway", GATEWAY),

@@ -5,8 +5,9 @@ kubectl, Envoy, and whatever is ours. Their windows are short: an HPA looks ever
 
 Stand-ins: nodes (`kubelet.py`, pods are processes with loopback addresses of their own, real mounts, probes, hooks, grace and restarts), the
 scheduler (`scheduler.py`), metrics.k8s.io and custom.metrics.k8s.io (`metrics.py`: a test says the figures), images (`images.py`: names of commands),
-the DNS of Services (a file over /etc/hosts: `cluster.hosts`). Not there: cgroups, so that `resources` are ignored; networks between pods; pulling
-images; ConfigMaps that change under a running pod.
+DNS and kube-proxy (`names.py`: a file over /etc/hosts, and for a Service with an address `cluster.service(NAME)`). Not there: cgroups, so that
+`resources` are ignored; networks between pods, so that what meets on a pod's own loopback has other ports; users; pulling images; ConfigMaps that
+change under a running pod.
 
 A scenario is a plain function with the fixture `cluster` (`cluster.py`), a namespace of its own:
 

@@ -17,6 +17,7 @@ from tests.cluster.ground.control_plane import TOKEN, ControlPlane
 from tests.cluster.ground.kubelet import Settings
 from tests.cluster.ground.load import Load
 from tests.cluster.ground.metrics import Usage
+from tests.cluster.ground.names import Names
 from tests.cluster.ground.parts import CONTROLLERS, Controller, GatewayParts, controller_address
 from tests.cluster.ground.processes import Process, tail_of
 from tests.cluster.ground.proxy import Proxy
@@ -59,7 +60,7 @@ class Cluster:
         self.processes: list[Process] = []
         """Controllers and gateways that were started directly."""
         self.hosts: dict[str, list[str]] = {}
-        """Addresses by name of a Service, for whoever runs here."""
+        """Addresses by name of what is not a Service of the namespace: of who runs beside the pods."""
         self.pod_env: dict[str, str] = {}
         """For each container of nodes that are started after it was set."""
         self.gateways: list[GatewayParts] = []
@@ -71,6 +72,9 @@ class Cluster:
         self.hosts[CONTROLLER] = [controller_address(self, number) for number in range(CONTROLLERS)]
         self.scheduler = Scheduler(Api(plane.url, TOKEN, plane.authority), namespace)
         self.scheduler.start()
+        reader = Api(plane.url, TOKEN, plane.authority)
+        self.names = Names(reader, namespace, directory / "hosts", self.hosts, lambda port: self._way(port, [], spread=True))
+        self.names.start()
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -135,13 +139,21 @@ class Cluster:
     def slow_way(self) -> Proxy:
         """A way to whichever controller leads, for gateways and agents."""
         targets = [(controller_address(self, number), CONTROLLER_PORT) for number in range(CONTROLLERS)]
-        self.proxies.append(Proxy(f"{self.network}.{WAYS + len(self.proxies)}", CONTROLLER_PORT, targets))
+        return self._way(CONTROLLER_PORT, targets)
+
+    def service(self, name: str) -> str:
+        """Host and port by which a Service with an address is reached."""
+        way: Proxy = self.until(lambda: self.names.ways.get(name), what=f"the Service {name} has an address")
+        return "{}:{}".format(*way.address)
+
+    def _way(self, port: int, targets: list[tuple[str, int]], *, spread: bool = False) -> Proxy:
+        self.proxies.append(Proxy(f"{self.network}.{WAYS + len(self.proxies)}", port, targets, spread=spread))
         return self.proxies[-1]
 
     def agents_by(self, way: Proxy) -> None:
         """Pods find controllers by this way alone, from their next connection on."""
         self.hosts[CONTROLLER] = [way.address[0]]
-        self._write_hosts()
+        self.names.write()
 
     def load(
         self, http: str, models: Sequence[str], rate: float = 200.0, *, grpc: str | None = None, headers: dict[str, str] | None = None,
@@ -238,21 +250,12 @@ class Cluster:
         settings = Settings(
             url=self.plane.url, token=TOKEN, authority=self.plane.authority, node=self._node_name(name), namespace=self.namespace,
             network=self.network, first=FIRST_POD + PODS_PER_NODE * len(self.nodes), directory=str(directory),
-            claims=str(self.directory / "claims"), hosts=str(self._write_hosts()),
+            claims=str(self.directory / "claims"), hosts=str(self.names.path),
             env={"KUBERNETES_SERVICE_HOST": self.plane.host, "KUBERNETES_SERVICE_PORT": "6443", **self.pod_env}, labels=labels,
         )
         path = directory / "settings.json"
         path.write_bytes(msgspec.json.encode(settings))
         return Process(f"node {name}", [sys.executable, "-m", "tests.cluster.ground.kubelet", str(path)], directory / "kubelet.log")
-
-    def _write_hosts(self) -> Path:
-        """Pods that run have it mounted: they see what it says now."""
-        hosts = self.directory / "hosts"
-        suffixes = ("", *(f".{self.namespace}{rest}" for rest in ("", ".svc", ".svc.cluster.local")))
-        named = [(address, service) for service, addresses in self.hosts.items() for address in addresses]
-        lines = [f"{address} {' '.join(service + suffix for suffix in suffixes)}" for address, service in named]
-        hosts.write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
-        return hosts
 
     def _placed(self, thing: Object) -> Object:
         """In this namespace, unless it says another one or is of none."""
@@ -278,6 +281,7 @@ class Cluster:
                 load.stop()
         for gateway in self.gateways:
             gateway.stop()
+        self.names.stop()
         for proxy in self.proxies:
             proxy.close()
         for process in reversed(self.processes):

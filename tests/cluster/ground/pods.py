@@ -66,8 +66,8 @@ class Container:
         return self.running and ("startupProbe" not in self.probes or self.probes["startupProbe"].good)
 
     def start(self, places: dict[str, Path], files: Files) -> None:
-        env = self._node.env | files.variables(self.spec) | images.variables_of(self.spec, self._pod.ip)
-        command = [expanded(word, env) for word in images.command_of(self.spec)]
+        env = self._node.env | files.variables(self.spec) | images.variables_of(self.spec, self._pod.network)
+        command = [expanded(word, env) for word in images.command_of(self.spec, self._pod.network)]
         mounts = [(places[each["name"]] / each.get("subPath", ""), each["mountPath"]) for each in self.spec.get("volumeMounts") or ()]
         if temporary := [source for source, place in mounts if place == TMP]:
             env["TMPDIR"] = str(temporary[0])
@@ -106,7 +106,7 @@ class Container:
         assert self._process is not None
         variables = [f"{name}={value}" for name, value in self._env.items()]
         entered = ["nsenter", "--mount", f"--target={self._process.pid}", "--", "env", "-i", *variables]
-        return probes.run([*entered, *images.translated([expanded(word, self._env) for word in command])], seconds)
+        return probes.run([*entered, *images.translated([expanded(word, self._env) for word in command], self._pod.network)], seconds)
 
     def end(self, grace: float) -> None:
         """PreStop, SIGTERM, and SIGKILL when the grace is over, which a forced delete may bring forward. Waits for it."""
@@ -167,12 +167,15 @@ class Pod(threading.Thread):
         metadata = manifest["metadata"]
         super().__init__(name=f"pod {metadata['name']}", daemon=True)
         self.manifest, self.ip = manifest, ip
+        self.network = images.Network.of(ip)
         self.name: str = metadata["name"]
         self.uid: str = metadata["uid"]
         self.directory = node.directory / self.uid
         self._node = node
         self._files = Files(node.api, manifest, self.directory, node.claims, ip)
         self.containers = [Container(node, self, spec) for spec in manifest["spec"]["containers"]]
+        self.sidecars: list[Container] = []
+        """Init containers that go on: started in their turn, ended after the others, the last one first."""
         self._leaving = threading.Event()
         self._deadline: float | None = None
         self._published: Any = None
@@ -195,7 +198,7 @@ class Pod(threading.Thread):
     def look_at(self, manifest: Object) -> None:
         """What others wrote into its status, as when its node was taken for lost, is written over."""
         published = self._published
-        if published is not None and condition_of(manifest, "Ready")["status"] != str(_all_ready(published[1])):
+        if published is not None and condition_of(manifest, "Ready")["status"] != str(_all_ready([*published[1], *published[2]])):
             self._published = None
 
     def deadline(self, own: float) -> float:
@@ -206,7 +209,7 @@ class Pod(threading.Thread):
         try:
             self._live()
         finally:
-            for container in self.containers:
+            for container in (*self.containers, *self.sidecars):
                 container.kill()
                 container.reap()
             self.over = True
@@ -218,40 +221,53 @@ class Pod(threading.Thread):
         if places is None:
             return
         while not self._leaving.is_set():
-            for container in self.containers:
-                container.reap()
-                if not container.running and time.monotonic() >= container.restart_due:
-                    self._start(container, places)
-                container.look(leaving=False)
+            for container in (*self.sidecars, *self.containers):
+                self._keep(container, places)
             self._publish("Running")
             self._leaving.wait(TICK)
-        grace = max((self._deadline or 0.0) - time.monotonic(), 0.0)
-        ends = [threading.Thread(target=container.end, args=(grace,), daemon=True) for container in self.containers]
-        for end in ends:
-            end.start()
-        while any(end.is_alive() for end in ends):
-            for container in self.containers:
-                container.look(leaving=True)
-            self._publish("Running")
-            time.sleep(TICK)
+        for group in (self.containers, *([one] for one in reversed(self.sidecars))):
+            grace = max((self._deadline or 0.0) - time.monotonic(), 0.0)
+            ends = [threading.Thread(target=container.end, args=(grace,), daemon=True) for container in group]
+            for end in ends:
+                end.start()
+            while any(end.is_alive() for end in ends):
+                for container in (*self.sidecars, *self.containers):
+                    container.look(leaving=True)
+                self._publish("Running")
+                time.sleep(TICK)
+
+    def _keep(self, container: Container, places: dict[str, Path]) -> None:
+        container.reap()
+        if not container.running and time.monotonic() >= container.restart_due:
+            self._start(container, places)
+        container.look(leaving=False)
 
     def _prepared(self) -> dict[str, Path] | None:
         """Volumes and init containers; None: it is to leave before all that is done."""
         while not self._leaving.is_set():
             try:
                 places = self._files.make()
-                for spec in self.manifest["spec"].get("initContainers") or ():
-                    first = Container(self._node, self, spec)
-                    first.start(places, self._files)
-                    while first.running and not self._leaving.is_set():
-                        self._leaving.wait(TICK)
-                    first.kill()
-                return places
+                done = all(self._begun(spec, places) for spec in self.manifest["spec"].get("initContainers") or ())
+                return places if done else None
             except (NotYet, ApiError, *OFFLINE) as error:
                 self._say(f"waits: {error}")
                 self._publish("Pending")
                 self._leaving.wait(RETRY_SECONDS)
         return None
+
+    def _begun(self, spec: Object, places: dict[str, Path]) -> bool:
+        """An init container has ended well, or is a sidecar that has started; False: the pod is to leave before that."""
+        container = Container(self._node, self, spec)
+        stays = spec.get("restartPolicy") == "Always"
+        if stays:
+            self.sidecars.append(container)
+        while not self._leaving.is_set():
+            self._keep(container, places)
+            if container.started if stays else (container.ended or {}).get("exitCode") == 0:
+                return True
+            self._leaving.wait(TICK)
+        container.kill()
+        return False
 
     def _start(self, container: Container, places: dict[str, Path]) -> None:
         try:
@@ -263,15 +279,15 @@ class Pod(threading.Thread):
 
     def _publish(self, phase: str) -> None:
         """Write the status if it has changed. What fails is written the next time."""
-        statuses = [container.status() for container in self.containers]
-        ready = _all_ready(statuses)
-        if (phase, statuses) == self._published:
+        statuses, beside = ([container.status() for container in group] for group in (self.containers, self.sidecars))
+        ready = _all_ready([*statuses, *beside])
+        if (phase, statuses, beside) == self._published:
             return
         said = {"PodScheduled": True, "Initialized": phase != "Pending", "ContainersReady": ready, "Ready": ready}
         conditions = [{"type": kind, "status": str(holds), "lastTransitionTime": now()} for kind, holds in said.items()]
         status = {
             "phase": phase, "podIP": self.ip, "podIPs": [{"ip": self.ip}], "hostIP": NODE_IP, "conditions": conditions, "containerStatuses": statuses,
-            "startTime": self.manifest["metadata"]["creationTimestamp"],
+            "initContainerStatuses": beside, "startTime": self.manifest["metadata"]["creationTimestamp"],
         }
         try:
             path = self._node.api.path_of(self.manifest | {"apiVersion": "v1", "kind": "Pod"}, "status")
@@ -282,7 +298,7 @@ class Pod(threading.Thread):
                 self._say(f"status refused: {error}")
         except OFFLINE:
             return
-        self._published = (phase, statuses)
+        self._published = (phase, statuses, beside)
 
     def _forget(self) -> None:
         """The pod's object goes last, whenever the API server can be told."""

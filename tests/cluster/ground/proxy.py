@@ -10,12 +10,13 @@ CHUNK = 1 << 16
 
 class Proxy:
     """Listens on an address, and passes on to the first of `targets` that takes the connection. `delay`: seconds that what clients send takes. Both
-    may be set at any time: targets count for new connections."""
+    may be set at any time: targets count for new connections. `spread`: to each of them in turn."""
 
-    def __init__(self, host: str, port: int, targets: list[tuple[str, int]], *, delay: float = 0.0) -> None:
+    def __init__(self, host: str, port: int, targets: list[tuple[str, int]], *, delay: float = 0.0, spread: bool = False) -> None:
         self.address = (host, port)
         self.delay = delay
         self.targets = targets
+        self._spread, self._taken = spread, 0
         self._ready = threading.Event()
         self._open: set[asyncio.StreamWriter] = set()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="proxy", daemon=True)
@@ -45,7 +46,7 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
         try:
-            for host, port in self.targets:
+            for host, port in self._in_turn():
                 with suppress(OSError):
                     theirs, ours = await asyncio.open_connection(host, port)
                     self._open.add(ours)
@@ -55,6 +56,12 @@ class Proxy:
         finally:
             self._open.discard(writer)
             writer.close()
+
+    def _in_turn(self) -> list[tuple[str, int]]:
+        targets = self.targets
+        first = self._taken % len(targets) if self._spread and targets else 0
+        self._taken += 1
+        return targets[first:] + targets[:first]
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, slow: bool) -> None:
         """A delay keeps the order, and takes no speed: what is read is sent when its time has come."""

@@ -9,6 +9,7 @@ from wakeful.cluster.controller.api import (
     FORBIDDEN,
     MODEL,
     NOT_FOUND,
+    POD,
     SELDON_MODEL,
     SELDON_SERVER,
     SERVER,
@@ -17,7 +18,7 @@ from wakeful.cluster.controller.api import (
     Kind,
     Refusal,
 )
-from wakeful.cluster.install import REVIEW, Right, rights_of
+from wakeful.cluster.install import COMPONENT, REVIEW, Right, rights_of
 from wakeful.cluster.manifests import Install
 
 
@@ -37,6 +38,18 @@ async def look(api: Api, install: Install) -> Fault | None:
         hint = ("hint", f"wakeful cluster manifests -n {api.namespace} has the roles and their bindings")
         return Fault(f"this account has not the rights that it needs in the namespace {api.namespace}", (*refused, hint))
     return None
+
+
+async def own_image(api: Api, pod: str | None) -> str:
+    """Of this controller's container, wherever an overlay has set it; outside of pods the usual one. Raises Refusal."""
+    try:
+        pods = (await api.list(POD, COMPONENT)).objects if pod else []
+    except Refusal as error:
+        if error.code != FORBIDDEN:  # `look` says which rights are missing
+            raise
+        pods = []
+    containers = (container for one in pods if one["metadata"]["name"] == pod for container in one["spec"]["containers"])
+    return next((container["image"] for container in containers if container["name"] == "controller"), Install().image)
 
 
 async def _is_known(api: Api, kind: Kind) -> bool:

@@ -27,6 +27,11 @@ _TYPES = "type.googleapis.com/envoy.extensions."
 UNSTARTED = "x-wakeful-unstarted"
 """Said by daemons to Envoy, which tries another one. What the helper sees of it has been to all of them, and is not passed on."""
 _TOKEN = "token"  # noqa: S105 - a name
+_RESOLVER = {
+    "name": "envoy.network.dns_resolver.getaddrinfo",
+    "typed_config": {"@type": _TYPES + "network.dns_resolver.getaddrinfo.v3.GetAddrInfoDnsResolverConfig"},
+}
+"""The system's. Envoy's usual one keeps what it has found for up to a minute; after an upgrade nobody of the old controllers is left."""
 
 
 class Address(NamedTuple):
@@ -239,7 +244,7 @@ def _controller(gateway: Gateway) -> dict[str, Any]:
     shown = {} if gateway.token is None or gateway.ca is None else {"http_filters": _shows_token(gateway.token_source)}
     made = {
         "name": CONTROLLER, "connect_timeout": "1s", "type": "STATIC" if all(map(_is_ip, gateway.controllers)) else "STRICT_DNS",
-        "load_assignment": _members(CONTROLLER, gateway.controllers),
+        "load_assignment": _members(CONTROLLER, gateway.controllers), "typed_dns_resolver_config": _RESOLVER,
         "typed_extension_protocol_options": _protocol({
             "http2_protocol_options": {"connection_keepalive": {"interval": "6s", "timeout": "3s"}},
         }, **shown),
