@@ -10,10 +10,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import yaml
 from onnx import numpy_helper, parser
 
 from tests.daemon import Daemon, running, wait_until
 from wakeful.cli.main import main
+from wakeful.cluster.dialects import wakeful
+from wakeful.config.kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -126,3 +129,11 @@ def test_the_log_looks_as_shown(models: Path, tmp_path: Path) -> None:
 
         wait_until(lambda: len(seen()) == len(expected), "the log has caught up with the events")
         assert seen() == expected
+
+
+def test_the_manifest_is_right() -> None:
+    [block] = blocks("yaml")
+    spec = wakeful.model(yaml.safe_load(block))
+    assert not spec.errors
+    assert spec.bounds.ranged
+    assert spec.requirements <= set(KINDS)
