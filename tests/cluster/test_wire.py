@@ -9,12 +9,12 @@ encode = msgspec.msgpack.Encoder().encode
 
 def test_fields_and_figures_of_a_later_version_are_passed_over() -> None:
     later = {
-        "t": "report", "held": {"cat": ["ready", "r1", 1000, "", "a1", 5, "", "mood: calm"]}, "use": {"cat": [9, 8, 0.5, 0.1, 3.0, 77]},
+        "t": "report", "held": {"cat": ["ready", "r1", 1000, "", "a1", 5, "", 9, True, "mood: calm"]}, "use": {"cat": [9, 8, 0.5, 0.1, 3.0, 77]},
         "moods": [1],
     }
     read = msgspec.msgpack.decode(encode(later), type=FromAgent)
     assert isinstance(read, Report)
-    assert read.held == {"cat": HeldNow("ready", "r1", 1000, "", "a1", 5)}
+    assert read.held == {"cat": HeldNow("ready", "r1", 1000, "", "a1", 5, "", 9, True)}
     assert read.use["cat"].last_used == 3.0
 
 

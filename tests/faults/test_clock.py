@@ -22,6 +22,10 @@ WALL = {"time", "time_ns", "strftime", "localtime", "gmtime", "ctime", "asctime"
 SHOWN = {
     "wakeful/clock.py": {"time.time"},
     "wakeful/telemetry/logs.py": {"time.strftime", "time.localtime", "time.gmtime"},
+    "wakeful/cluster/planning/conditions.py": {"from datetime"},  # times in objects of Kubernetes
+    "wakeful/cluster/controller/lease.py": {"from datetime"},
+    "wakeful/cluster/controller/leader.py": {"from datetime"},  # from when a certificate holds
+    "wakeful/cluster/controller/tls.py": {"from datetime"},
 }
 """Who may ask the wall clock, or turn its seconds into words."""
 ASKED_OF_CLOCK = {
@@ -32,6 +36,10 @@ ASKED_OF_CLOCK = {
     "wakeful/prepared/identity.py",  # files' times are the wall clock's
     "wakeful/prepared/cache.py",
     "wakeful/prepared/knowledge.py",
+    "wakeful/cluster/agent/agent.py",  # when a model was last used, for a controller on another machine
+    "wakeful/cluster/controller/lease.py",  # the first epoch
+    "wakeful/cluster/controller/leader.py",  # what the API server keeps: read once, and counted on by the monotonic clock
+    "wakeful/cli/cluster_explain.py",
 }
 
 

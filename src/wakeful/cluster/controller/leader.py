@@ -101,7 +101,7 @@ class Leader:
         if files is not None:
             return tls.Pem(files.certificate.read_bytes(), files.key.read_bytes(), b"")
         names = tls.names_of(self._settings.service, self._settings.install.namespace)
-        return await tls.ensure(self._api, CA, names, datetime.now(UTC))
+        return await tls.ensure(self._api, CA, names, datetime.fromtimestamp(clock.wall(), UTC))
 
     async def _count(self) -> None:
         figures = self._figures
