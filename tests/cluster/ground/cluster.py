@@ -1,6 +1,8 @@
 """A namespace with nodes, for one scenario, and verbs to act on it. What is not verb-like is in `views.py`."""
 
+import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -43,6 +45,9 @@ class Node:
         """Returns when nothing of it runs any more."""
         self.process.kill()
         pids = [int(path.read_text()) for path in self._directory.glob("*.pid")]
+        for pid in filter(alive, pids):  # one that is frozen does not hear that its kubelet has died
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not any(alive(pid) for pid in pids), f"the pods of {self.name} are gone")
 
     def come_back(self) -> None:

@@ -15,14 +15,15 @@ CLUSTERS, ENDPOINTS = (
 
 
 class Puppet:
-    """A stream to the controller at the end of `channel`, under a gateway's name. It may take `seconds` in all."""
+    """A stream to the controller at the end of `channel`, under a gateway's name and with its token. It may take `seconds` in all."""
 
-    def __init__(self, channel: grpc.Channel, node: str, seconds: float = 60.0) -> None:
+    def __init__(self, channel: grpc.Channel, node: str, seconds: float = 60.0, token: str = "") -> None:
         self.node = node
         self._channel = channel
         self._requests: Any = _Queue()
         call = channel.stream_stream(METHOD, DeltaDiscoveryRequest.SerializeToString, DeltaDiscoveryResponse.FromString)
-        self._answers = call(iter(self._requests), timeout=seconds)
+        metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self._answers = call(iter(self._requests), timeout=seconds, metadata=metadata)
 
     def ask(self, url: str, *names: str) -> None:
         request = DeltaDiscoveryRequest(type_url=url, resource_names_subscribe=names)

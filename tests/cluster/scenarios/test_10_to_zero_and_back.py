@@ -24,7 +24,8 @@ def _sleeps(cluster: Cluster, gateway: GatewayParts) -> bool:
 
 def test_an_idle_model_goes_and_a_crowd_loads_it_once(cluster: Cluster) -> None:
     uri = models.slow_to_load(cluster.directory, "m", 1.0)
-    gateway = cluster.up(server("triton"), model("m", uri, minReplicas=0, autoscaling=BRIEF))
+    one = {"max_replicas": 1}  # a crowd would have the daemon copy it
+    gateway = cluster.up(server("triton"), model("m", uri, minReplicas=0, autoscaling=BRIEF, serving=one))
     m, pod = cluster.model("m"), cluster.pod("triton-0")
     cluster.until(lambda: _sleeps(cluster, gateway), 40, "it is idle")
     assert m.condition("Ready")["reason"] == "ScaledDown"

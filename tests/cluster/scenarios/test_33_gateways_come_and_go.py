@@ -73,11 +73,13 @@ def test_a_refusal_is_no_acknowledgement(cluster: Cluster) -> None:
     """However often it comes: unlike one that is silent, one that refuses is there, and sends where it did."""
     gateway, m = _up(cluster, 2), cluster.model("m")
     assert gateway.settings.ca is not None
+    assert gateway.settings.token is not None
     channel = grpc.secure_channel(
         f"{controller_address(cluster, 0)}:{CONTROLLER_PORT}", grpc.ssl_channel_credentials(gateway.settings.ca.read_bytes()),
         (("grpc.ssl_target_name_override", CONTROLLER),),
     )
-    with Follower(Puppet(channel, "stubborn", 120.0)) as stubborn, cluster.load(gateway.http, ["m"], 100, grpc=gateway.grpc) as load:
+    puppet = Puppet(channel, "stubborn", 120.0, gateway.settings.token.read_text())
+    with Follower(puppet) as stubborn, cluster.load(gateway.http, ["m"], 100, grpc=gateway.grpc) as load:
         cluster.until(lambda: len(stubborn.taken.get("model/m", "").split()) == 3, what="it has a digest and two replicas")
         stubborn.refusal = "no such thing"
         _fewer(cluster, 1)
