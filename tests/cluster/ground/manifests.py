@@ -9,6 +9,21 @@ QUICK = {
     "lagThreshold": 4, "inactiveSeconds": 3, "stableSeconds": 1, "upCooldownSeconds": 1, "downWindowSeconds": 3,
 }
 """`autoscaling` of a Model whose windows suit a test."""
+TFSIMPLE = """\
+# samples/models/tfsimple_scaling.yaml
+apiVersion: {group}/v1alpha1
+kind: Model
+metadata:
+  name: tfsimple
+spec:
+  storageUri: "gs://seldon-models/triton/simple"
+  requirements:
+  - tensorflow
+  memory: 100Ki
+  minReplicas: 1
+  replicas: 1
+"""
+"""The seed's manifest as it stands, but for the group."""
 
 
 def model(name: str, uri: str, **spec: Any) -> Object:

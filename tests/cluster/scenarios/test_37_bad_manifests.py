@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.ground.api import ApiError, Object
 from tests.cluster.ground.cluster import Cluster
-from tests.cluster.ground.manifests import VERSION, model, server
+from tests.cluster.ground.manifests import TFSIMPLE, VERSION, model, server
 
 URI = "file:///models/m"
 BAD: list[tuple[Object, str, str]] = [
@@ -41,19 +41,6 @@ UNKNOWN = [
     (server("triton", capabilites=["onnx"]), "spec.capabilites"),
     (server("triton", config={"server": {"grcp_port": 9000}}), "spec.config.server.grcp_port"),
 ]
-TFSIMPLE = """
-apiVersion: {group}/v1alpha1
-kind: Model
-metadata:
-  name: tfsimple
-spec:
-  storageUri: "gs://seldon-models/triton/simple"
-  requirements:
-  - tensorflow
-  memory: 100Ki
-  minReplicas: 1
-  replicas: 1
-"""
 
 
 def _refusal(cluster: Cluster, manifest: Any) -> ApiError:

@@ -14,6 +14,7 @@ import yaml
 from tests.cluster.ground.api import ApiError, Object
 from tests.cluster.ground.cluster import Cluster
 from tests.cluster.ground.control_plane import ControlPlane
+from tests.cluster.ground.manifests import TFSIMPLE
 from tests.cluster.test_packaging import DEPLOY, rendered
 from wakeful.cluster.crds import crds
 from wakeful.cluster.dialects import DIALECTS, as_told
@@ -37,20 +38,6 @@ from wakeful.cluster.planning.world import (
 
 pytestmark = pytest.mark.usefixtures("seldon_kinds")
 
-SEED = """\
-# samples/models/tfsimple_scaling.yaml
-apiVersion: mlops.seldon.io/v1alpha1
-kind: Model
-metadata:
-  name: tfsimple
-spec:
-  storageUri: "gs://seldon-models/triton/simple"
-  requirements:
-  - tensorflow
-  memory: 100Ki
-  minReplicas: 1
-  replicas: 1
-"""
 pytestmark = pytest.mark.usefixtures("seldon_kinds")
 OURS, SELDONS = "wakeful.dev/v1alpha1", "mlops.seldon.io/v1alpha1"
 
@@ -210,7 +197,7 @@ def test_everything_that_the_daemons_loader_takes_is_taken(cluster: Cluster) -> 
 
 @pytest.mark.parametrize("group", [OURS, SELDONS])
 def test_the_seeds_manifest_is_taken_as_it_stands(cluster: Cluster, group: str, tmp_path: Path) -> None:
-    (tmp_path / "tfsimple.yaml").write_text(SEED.replace(SELDONS, group))
+    (tmp_path / "tfsimple.yaml").write_text(TFSIMPLE.format(group=group.removesuffix("/v1alpha1")))
     assert cluster.kubectl("apply", "-f", str(tmp_path / "tfsimple.yaml")).strip() == f"model.{group.partition('/')[0]}/tfsimple created"
 
     spec = DIALECTS["wakeful" if group == OURS else "seldon"].model(read(cluster, "Model", "tfsimple", group))
