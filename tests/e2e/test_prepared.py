@@ -37,6 +37,13 @@ def told_what_stays(daemon: Daemon) -> bool:
     return mapped > own
 
 
+def assert_same(outputs: Any, expected: Any) -> None:
+    """But for rounding: whether a copy answers first from a draft is decided by its times, and other kernels add in another order."""
+    (output,), (other,) = outputs, expected
+    np.testing.assert_allclose(output.pop("data"), other["data"], rtol=1e-4, atol=1e-4)
+    assert output == {key: value for key, value in other.items() if key != "data"}
+
+
 def test_a_prepared_copy_is_made_used_and_rebuilt(tmp_path: Path) -> None:
     models = tmp_path / "models"
     models.mkdir()
@@ -45,7 +52,7 @@ def test_a_prepared_copy_is_made_used_and_rebuilt(tmp_path: Path) -> None:
         as_shipped = ask(daemon)
         daemon.wait_event("prepare", "heavy", text="copy of")
         assert load_again(daemon) == "prepared copy"
-        assert ask(daemon) == as_shipped
+        assert_same(ask(daemon), as_shipped)
         wait_until(lambda: told_what_stays(daemon), "a replica that has been measured tells what it leaves to the page cache")
 
         (weights,) = (tmp_path / "first" / "cache").rglob("weights.bin")
@@ -54,14 +61,14 @@ def test_a_prepared_copy_is_made_used_and_rebuilt(tmp_path: Path) -> None:
         graph.write_bytes(b"\xff" * graph.stat().st_size)  # of the right size, so that only loading it tells
         last = daemon.events()[-1]["seq"]
         assert load_again(daemon) == "as shipped"
-        assert ask(daemon) == as_shipped
+        assert_same(ask(daemon), as_shipped)
         daemon.wait_event("prepare", "heavy", text="copy of", since=last)
         assert load_again(daemon) == "prepared copy"
-        assert ask(daemon) == as_shipped
+        assert_same(ask(daemon), as_shipped)
         assert weights.stat().st_size == size
 
     with running(tmp_path / "first", "--models-dir", str(models)) as daemon:  # a new life finds the copy of the last one
-        assert ask(daemon) == as_shipped
+        assert_same(ask(daemon), as_shipped)
         assert daemon.wait_event("load", "heavy")["figures"]["how"] == "prepared copy"
 
 
@@ -70,7 +77,7 @@ def test_a_model_that_answers_first_from_a_draft_is_copied_and_goes_on(tmp_path:
     onnx_models.heavy(tmp_path / "heavy.onnx", MEGABYTES)
     config.write_text('[[models]]\nid = "heavy"\npath = "heavy.onnx"\nmin_replicas = 2\nmin_residency_secs = 0\n')
     with running(tmp_path / "daemon", "--config", str(config)) as daemon:
-        as_shipped = numbers(ask(daemon))
+        as_shipped = ask(daemon)
         daemon.wait_event("prepare", "heavy", text="copy of")
         (weights,) = (tmp_path / "daemon" / "cache").rglob("weights.bin")
         weights.with_name("draft.json").write_text("{}")  # as preparing does for larger models
@@ -78,14 +85,10 @@ def test_a_model_that_answers_first_from_a_draft_is_copied_and_goes_on(tmp_path:
         assert load_again(daemon) == "prepared copy"
         daemon.wait_event("load", "heavy", text="#1 ready", since=last)
         for _ in range(20):
-            np.testing.assert_allclose(numbers(ask(daemon)), as_shipped, rtol=1e-4, atol=1e-4)
+            assert_same(ask(daemon), as_shipped)
         copied = daemon.wait_event("load", "heavy", text="#1 ready", since=last)
         assert copied["figures"]["how"] == "copied from a live replica"
         assert not daemon.events(kind="restart")
-
-
-def numbers(outputs: Any) -> Any:
-    return outputs[0]["data"]
 
 
 def test_prepare_off_makes_no_copy(tmp_path: Path) -> None:
