@@ -65,7 +65,7 @@ def pause(failures: int, limits: Limits) -> float:
 def observe(model: ModelEntry, draft: Draft) -> None:
     """Bring each copy into the state that its replica says, and give up those whose replica is gone."""
     name = model.spec.name
-    served = serves(model)
+    served, learnt = serves(model), False
     for uid, placement in list(model.placements.items()):
         replica = draft.world.replicas.get(uid)
         if replica is None or replica.lost:
@@ -86,8 +86,10 @@ def observe(model: ModelEntry, draft: Draft) -> None:
         elif placement.revision != model.spec.revision:
             draft.drop(model, uid)  # what failed there is not what is asked for now
             model.failures, model.retry_at = 0, 0.0
-        if held is not None and (held.footprint > model.footprint or model.resolved != model.spec.revision):
-            _learn(model, held, draft)
+        if held is not None:
+            learnt |= _learn(model, held)
+    if learnt:
+        draft.weigh_anew(model)
     if serves(model) != served:
         model.changed = draft.now
 
@@ -174,14 +176,15 @@ def _fail(model: ModelEntry, placement: Placement, error: str, draft: Draft) -> 
     draft.note(model.spec.name, "LoadFailed", f"on {placement.pod}, try {placement.tries + 1}: {error}")
 
 
-def _learn(model: ModelEntry, held: Held, draft: Draft) -> None:
-    """What the files turned out to be, and how large."""
-    if held.revision != model.spec.revision:
-        return
-    if held.artifact and model.resolved != held.revision:
+def _learn(model: ModelEntry, held: Held) -> bool:
+    """What the files turned out to be, and how large. Was that news?"""
+    resolves = bool(held.artifact) and model.resolved != model.spec.revision
+    if held.revision != model.spec.revision or not (resolves or held.footprint > model.footprint):
+        return False
+    if resolves:
         model.resolved, model.artifact, model.artifact_bytes, model.footprint = held.revision, held.artifact, held.artifact_bytes, 0
     model.footprint = max(model.footprint, held.footprint)
-    draft.weigh_anew(model)
+    return True
 
 
 # ── what is done ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
