@@ -152,6 +152,9 @@ _SCALING = _object({"owner": _TEXT, "target": _COUNT, "fromSpec": _TEXT, "lastSt
 _PLACEMENT = _object({
     "replica": _TEXT, "uid": _TEXT, "state": _TEXT, "revision": _TEXT, "since": _TIME, "previous": _TEXT, "tries": _COUNT, "error": _TEXT,
 }, required=["replica", "uid", "state"])
+_REVISION = _object({
+    **dict.fromkeys(("revision", "storageUri", "backend", "secretName", "artifact"), _TEXT), "serving": {"type": "object", **ANYTHING},
+}, required=["revision", "storageUri"])
 _MODEL_STATUS = _object({
     "observedGeneration": _BYTES, "state": _TEXT, "server": _TEXT, "selector": _TEXT,
     "replicas": _COUNT, "desiredReplicas": _COUNT, "availableReplicas": _COUNT,
@@ -159,6 +162,7 @@ _MODEL_STATUS = _object({
     # As one value: merged by keys, the same write takes two to three times as long.
     "placements": {"type": "array", "maxItems": 1000, "x-kubernetes-list-type": "atomic", "items": _PLACEMENT},
     "artifact": _object({"revision": _TEXT, "bytes": _BYTES, "footprintBytes": _BYTES, "failedRevision": _TEXT}),
+    "revisions": {"type": "array", "x-kubernetes-list-type": "atomic", "items": _REVISION},
     "conditions": _CONDITIONS,
 })
 _SERVER_STATUS = _object({

@@ -44,6 +44,8 @@ class Others:
     """Agents, Envoys and workloads in one: what they were told last. Every gateway acknowledges at once what it is told."""
 
     def __init__(self) -> None:
+        self.keys: dict[str, Mapping[str, str]] = {}
+        """Of storage Secrets that can be read."""
         self.wanted: dict[str, Mapping[str, Wanted]] = {}
         self.version = 0
         """Of what was told last."""
@@ -78,7 +80,7 @@ class Others:
         return Observed()
 
     def get(self, secret: str) -> Mapping[str, str] | None:
-        return {}
+        return self.keys.get(secret)
 
 
 class Listing:
@@ -173,6 +175,27 @@ def test_a_model_is_assigned_loaded_routed_and_its_status_says_so() -> None:
         assert stage.others.routes == {"cat": frozenset({uid})}
         assert stage.api.statuses["cat"]["placements"][0]["state"] == "Routed"
         assert stage.others.ensured[0] == "triton"
+
+    play(scene)
+
+
+def test_a_copy_that_serves_stays_where_it_is_while_the_keys_of_its_storage_are_not_known() -> None:
+    async def scene(stage: Stage) -> None:
+        uid = await serving(stage, "cat")
+        before = stage.others.wanted[uid]["cat"]
+        stage.model("cat", storageUri="s3://another/cat", secretName="later")
+        await until(lambda: stage.world.models["cat"].placements[uid].previous != "")
+        assert stage.others.wanted[uid]["cat"] == before, "without keys the other revision could only fail"
+        stage.others.keys["later"] = {"key": "k"}
+        stage.intake.touch(["cat"])
+        await until(lambda: stage.others.wanted[uid]["cat"].storage_uri == "s3://another/cat")
+        assert stage.others.wanted[uid]["cat"].secret == {"key": "k"}
+        stage.ready(uid, "cat")
+        await until(lambda: stage.world.models["cat"].placements[uid].previous == "")
+        stage.others.keys.clear()
+        stage.intake.touch(["cat"])
+        await until(lambda: stage.others.wanted[uid]["cat"].secret == {})
+        assert stage.wants(uid) == {"cat"}
 
     play(scene)
 

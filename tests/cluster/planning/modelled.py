@@ -11,6 +11,7 @@ from wakeful.cluster.planning.effects import Effect, Mark, Note, Put
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.moves import target_of
 from wakeful.cluster.planning.plan import affected, plan
+from wakeful.cluster.planning.revisions import respecify
 from wakeful.cluster.planning.routing import desired, endpoints
 from wakeful.cluster.planning.world import (
     Agent,
@@ -123,9 +124,10 @@ class Cluster:
     def model(self, name: str, count: int | None = 1, memory: int | None = 100 * MIB, revision: str = "r1", **spec: object) -> ModelEntry:
         """Created, or its spec replaced."""
         bounds = spec.pop("bounds", None) or Bounds(count)
-        new = ModelSpec(name, f"s3://models/{name}", revision, memory=memory, bounds=bounds, **spec)  # type: ignore[arg-type] # the test's own words
+        new = ModelSpec(name, f"s3://models/{name}/{revision}", revision, memory=memory, bounds=bounds, **spec)  # type: ignore[arg-type] # the test's own words
         entry = self.world.models.setdefault(name, ModelEntry(new))
-        entry.spec, entry.gone = new, False
+        respecify(entry, new)
+        entry.gone = False
         self.dirty.add(name)
         return entry
 
@@ -185,6 +187,7 @@ class Cluster:
         for name in [name for name in pod.models if name not in wanted]:
             self._unload(pod, name)
         for name, want in wanted.items():
+            assert want.storage_uri == f"s3://models/{name}/{want.revision}"
             loaded = pod.models.get(name)
             if loaded is None or (loaded.revision != want.revision and loaded.serves != want.revision):
                 serves = "" if loaded is None else self._serves(pod, name)

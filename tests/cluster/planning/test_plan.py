@@ -133,12 +133,12 @@ def test_a_model_that_comes_back_while_it_drains_is_taken_back() -> None:
     assert not any(isinstance(effect, Drop) for _, effect in cluster.told), "it was never unloaded"
 
 
-def test_a_model_with_errors_is_not_placed_and_goes_on_where_it_is() -> None:
+def test_a_spec_with_errors_is_not_loaded_and_what_serves_already_is() -> None:
     cluster = running()
     cluster.model("m0", 2, revision="r2", errors=("serving.batching: no such key",))
     cluster.model("m1", errors=("memory: negative",))
     cluster.run(5)
-    assert [placement.revision for placement in cluster.world.models["m0"].placements.values()] == ["r1"]
+    assert [placement.revision for placement in cluster.world.models["m0"].placements.values()] == ["r1", "r1"]
     assert cluster.at("m1", *State) == []
 
 

@@ -20,6 +20,7 @@ from wakeful.cluster.planning.world import (
     ServerEntry,
     ServerSpec,
     Short,
+    Source,
     State,
     World,
 )
@@ -121,7 +122,25 @@ class TestModel:
 
         assert status["state"] == "Degraded"
         assert condition(status, "Ready")[1] == "RevisionFailed"
-        assert "revision r2 failed on triton-0: bad graph; the one before serves on" in condition(status, "Ready")[2]
+        assert "revision r2 failed on triton-0: bad graph; the one before serves on. Correct" in condition(status, "Ready")[2]
+
+    def test_a_revision_of_which_nobody_knows_what_it_was_cannot_be_replaced_and_that_is_said(self) -> None:
+        status = told(placed(0), entry=ModelEntry(replace(SPEC, revision="r2"), revision_failed="r2"))
+
+        assert "cannot be loaded anew, because what it was loaded from is not known any more" in condition(status, "Ready")[2]
+
+    def test_what_copies_were_loaded_from_is_kept(self) -> None:
+        spec = replace(SPEC, revision="r2", backend="onnx", serving={"batching": False}, secret="keys")
+        entry = ModelEntry(spec, sources={"r1": Source("s3://b/old", artifact="abc")})
+        status = told(placed(0), placed(1)._replace(revision="r2", previous="r1"), entry=entry)
+
+        assert status["revisions"] == [
+            {"revision": "r1", "storageUri": "s3://b/old", "artifact": "abc"},
+            {"revision": "r2", "storageUri": "s3://b/fraud", "backend": "onnx", "serving": {"batching": False}, "secretName": "keys"},
+        ]
+        fresh = ModelEntry(spec)
+        restore_model(fresh, status)
+        assert fresh.sources == entry.sources
 
     def test_zero_and_off_are_two_things(self) -> None:
         asleep = told(entry=ModelEntry(replace(SPEC, bounds=Bounds(None, 0)), scaling=Scaling(Owner.SCHEDULER, 0, "")))

@@ -19,6 +19,7 @@ from wakeful.cluster.manifests import TEMPLATE_LABEL
 from wakeful.cluster.planning.effects import Note
 from wakeful.cluster.planning.kept import restore_model, restore_server
 from wakeful.cluster.planning.plan import affected
+from wakeful.cluster.planning.revisions import respecify
 from wakeful.cluster.planning.rollout import PodView
 from wakeful.cluster.planning.scaling import limits_in
 from wakeful.cluster.planning.world import Agent, ModelEntry, Replica, ServerEntry, World
@@ -187,7 +188,7 @@ class Intake:
             restore_model(entry, status)
         elif entry.spec.uid != spec.uid:
             entry.scaling, entry.gone = None, False
-        entry.spec = spec
+        respecify(entry, spec)
         self._count(entry, "Model", name)
         self._dirty.models.add(name)
 

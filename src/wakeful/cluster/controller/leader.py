@@ -27,6 +27,7 @@ from wakeful.cluster.controller.xds import Discovery
 from wakeful.cluster.dialects import DIALECTS
 from wakeful.cluster.manifests import CA
 from wakeful.cluster.planning.effects import Note
+from wakeful.cluster.planning.revisions import secrets_of
 from wakeful.cluster.planning.status import SERVER_LABEL
 from wakeful.cluster.planning.world import World
 
@@ -122,7 +123,7 @@ class Leader:
         self._events.note(note)
 
     def _secret_changed(self, name: str) -> None:
-        self._intake.touch([model for model, entry in self._world.models.items() if entry.spec.secret == name])
+        self._intake.touch([model for model, entry in self._world.models.items() if name in secrets_of(entry)])
 
     def _subject(self, note: Note) -> Subject | None:
         """The object that an event is to be seen at."""

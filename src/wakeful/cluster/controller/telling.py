@@ -9,9 +9,11 @@ from wakeful.clock import Clock
 from wakeful.cluster.controller.api import Kind
 from wakeful.cluster.controller.writer import Key, Writer
 from wakeful.cluster.dialects import as_told
+from wakeful.cluster.planning.draft import is_coming
+from wakeful.cluster.planning.revisions import source_of
 from wakeful.cluster.planning.routing import endpoints, wanted_of
 from wakeful.cluster.planning.status import Observed, model_status, server_status
-from wakeful.cluster.planning.world import Agent, Endpoint, ModelEntry, ServerEntry, State, World
+from wakeful.cluster.planning.world import Agent, Endpoint, ModelEntry, Placement, ServerEntry, State, World
 from wakeful.cluster.wire import Wanted
 
 
@@ -137,21 +139,29 @@ class Telling:
 
     def _wanted(self, entry: ModelEntry) -> dict[str, Wanted]:
         """By replica. Equal ones are one object: there are tens of thousands."""
-        keys = self._keys.get(entry.spec.secret) if entry.spec.secret is not None else {}
-        if keys is None:
-            return {}
         found: dict[str, Wanted] = {}
         different: list[Wanted] = []
         for uid, placement in entry.placements.items():
             if placement.state is not State.FAILED:
-                one = wanted_of(self._world, entry, placement)
-                if keys:
-                    one = msgspec.structs.replace(one, secret=dict(keys))
+                one = self._wanted_at(entry, placement)
+                if one is None:
+                    continue
                 same = next((other for other in different if other == one), None)
                 if same is None:
                     different.append(one)
                 found[uid] = same or one
         return found
+
+    def _wanted_at(self, entry: ModelEntry, placement: Placement) -> Wanted | None:
+        """Nothing new is loaded without the keys of its storage, and what serves is not taken away because they are not known."""
+        source = source_of(entry, placement.revision)
+        keys = {} if source is None or source.secret is None else self._keys.get(source.secret)
+        if keys is None and is_coming(placement):
+            return None
+        if keys is None and placement.previous:
+            return self._wanted_at(entry, placement._replace(revision=placement.previous, previous=""))
+        wanted = wanted_of(self._world, entry, placement)
+        return msgspec.structs.replace(wanted, secret=dict(keys)) if keys else wanted
 
     def _route(self, name: str, entry: ModelEntry | None) -> bool:
         """Did its route change?"""

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from difflib import get_close_matches
 
 from wakeful.cluster.planning.counts import is_off
+from wakeful.cluster.planning.revisions import to_load
 from wakeful.cluster.planning.scaling import limits_in
 from wakeful.cluster.planning.world import State, World
 from wakeful.cluster.wire import WakeTold
@@ -52,7 +53,7 @@ def answer(world: World, model: str) -> WakeTold:
     placements = entry.placements.values()
     if any(world.is_available(model, placement) for placement in placements):
         return WakeTold("routed")
-    if entry.spec.errors:
+    if entry.spec.errors and to_load(entry) is None:
         return WakeTold("failed", "; ".join(entry.spec.errors))
     if placements and all(placement.state is State.FAILED for placement in placements):
         return WakeTold("failed", "; ".join(sorted(f"on {placement.pod}: {placement.error}" for placement in placements)))

@@ -14,6 +14,7 @@ from wakeful.cluster.planning.effects import Drop, Effect, Forget, Mark, Note, P
 from wakeful.cluster.planning.ledger import Account, Weight, footprint
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.placement import Ask, Sites
+from wakeful.cluster.planning.revisions import to_load
 from wakeful.cluster.planning.scaling import limits_in
 from wakeful.cluster.planning.world import ModelEntry, Placement, Replica, Routing, State, Use, World
 
@@ -143,7 +144,7 @@ class Draft:
         """A new copy."""
         failed = model.placements.get(uid)
         pod, tries = self.world.replicas[uid].pod, failed.tries if failed is not None else 0
-        self.put(model, Placement(uid, pod, State.ASSIGNED, model.spec.revision, self.now, tries))
+        self.put(model, Placement(uid, pod, State.ASSIGNED, to_load(model) or model.spec.revision, self.now, tries))
 
     def drop(self, model: ModelEntry, uid: str) -> None:
         if model.placements.pop(uid).state is not State.FAILED:

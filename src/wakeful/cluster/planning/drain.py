@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from wakeful.cluster.planning.draft import Draft, is_coming, use_of
 from wakeful.cluster.planning.moves import copies_of, place_copies, target_of, tell_short
+from wakeful.cluster.planning.revisions import to_load
 from wakeful.cluster.planning.scaling import limits_in
 from wakeful.cluster.planning.world import ModelEntry, Placement, State
 
@@ -115,7 +116,7 @@ def _can_bear(model: ModelEntry, others: int, draft: Draft) -> bool:
 
 def _load_elsewhere(name: str, source: Placement, targets: _Targets, draft: Draft) -> Move:
     model = draft.world.models[name]
-    if model.spec.errors or draft.now < model.retry_at or targets.all_busy():
+    if to_load(model) is None or draft.now < model.retry_at or targets.all_busy():
         return Move(name, source, "wait", {})
     placed = place_copies(draft.model(name), 1, draft, targets.why_not_now)
     if placed.missing:

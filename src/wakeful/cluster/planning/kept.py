@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wakeful.cluster.planning.conditions import seconds_of
-from wakeful.cluster.planning.world import ModelEntry, Owner, Placement, Scaling, ServerEntry, State
+from wakeful.cluster.planning.world import ModelEntry, Owner, Placement, Scaling, ServerEntry, Source, State
 
 
 def restore_model(entry: ModelEntry, status: Mapping[str, Any]) -> None:
@@ -14,6 +14,7 @@ def restore_model(entry: ModelEntry, status: Mapping[str, Any]) -> None:
     entry.placements = {placement.replica: placement for placement in placements_of(status)}
     entry.artifact, entry.artifact_bytes = artifact.get("revision", ""), artifact.get("bytes", 0)
     entry.footprint, entry.revision_failed = artifact.get("footprintBytes", 0), artifact.get("failedRevision", "")
+    entry.sources = sources_of(status, entry.spec.revision)
     entry.changed = max((seconds_of(one["lastTransitionTime"]) for one in status.get("conditions", ()) if one["type"] == "Ready"), default=0.0)
 
 
@@ -27,6 +28,14 @@ def scaling_of(status: Mapping[str, Any]) -> Scaling | None:
         return None
     time = keys.get("lastStepTime")
     return Scaling(Owner(keys["owner"]), keys["target"], keys.get("fromSpec", ""), seconds_of(time) if time else 0.0, keys.get("lastStep", ""))
+
+
+def sources_of(status: Mapping[str, Any], beside: str) -> dict[str, Source]:
+    """Of the revisions that copies had, beside the spec's own."""
+    return {
+        keys["revision"]: Source(keys["storageUri"], keys.get("backend"), keys.get("serving", {}), keys.get("secretName"), keys.get("artifact", ""))
+        for keys in status.get("revisions", ()) if keys["revision"] != beside
+    }
 
 
 def placements_of(status: Mapping[str, Any]) -> list[Placement]:

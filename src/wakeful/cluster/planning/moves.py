@@ -12,6 +12,7 @@ from wakeful.cluster.planning.counts import effective_target
 from wakeful.cluster.planning.draft import Draft, is_coming
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.placement import Filter, Placed, place
+from wakeful.cluster.planning.revisions import forget_failure, serves, to_load, welcome
 from wakeful.cluster.planning.world import Held, ModelEntry, Placement, Replica, Short, State
 
 
@@ -80,23 +81,26 @@ def observe(model: ModelEntry, draft: Draft) -> None:
                 _observe_routed(model, placement, held, draft)
         elif is_coming(placement):
             _observe_coming(model, placement, draft)
-        elif placement.state is State.DRAINING:
-            if _is_done(name, replica) and draft.may_unload and not draft.may_be_sent(model, uid):
-                draft.drop(model, uid)
-        elif placement.revision != model.spec.revision:
-            draft.drop(model, uid)  # what failed there is not what is asked for now
-            model.failures, model.retry_at = 0, 0.0
+        elif placement.state is State.DRAINING and _is_done(name, replica) and draft.may_unload and not draft.may_be_sent(model, uid):
+            draft.drop(model, uid)
         if held is not None:
             learnt |= _learn(model, held)
+    forget_failure(model)
+    _forget_failures(model, draft)
     if learnt:
         draft.weigh_anew(model)
     if serves(model) != served:
         model.changed = draft.now
 
 
-def serves(model: ModelEntry) -> bool:
-    """Is there a copy to which requests may go?"""
-    return any(placement.state is State.ROUTED for placement in model.placements.values())
+def _forget_failures(model: ModelEntry, draft: Draft) -> None:
+    """Of copies of which something else is asked for now than what failed there."""
+    failed = [placement for placement in model.placements.values() if placement.state is State.FAILED]
+    now = welcome(model) if failed else frozenset()
+    for placement in failed:
+        if placement.revision not in now:
+            draft.drop(model, placement.replica)
+            model.failures, model.retry_at = 0, 0.0
 
 
 def _is_done(name: str, replica: Replica) -> bool:
@@ -144,7 +148,7 @@ def _observe_routed(model: ModelEntry, placement: Placement, held: Held | None, 
     served = held.served if held is not None else ""
     if held is None or not served:
         model.changed = draft.now
-        fallen = placement._replace(revision=model.spec.revision, previous="")
+        fallen = placement._replace(revision=to_load(model) or model.spec.revision, previous="")
         if held is not None and held.state == "failed":
             _fail(model, fallen, held.error, draft)
         else:
@@ -209,13 +213,13 @@ def next_moves(model: ModelEntry, draft: Draft) -> None:
 
 def _roll(model: ModelEntry, copies: Copies, draft: Draft) -> None:
     """Give another revision to one serving copy after the other; it serves the old one until it has the new. What serves nothing gets it at once."""
-    revision = model.spec.revision
+    revision, fresh, expected = model.spec.revision, to_load(model), welcome(model) if copies.coming else frozenset()
+    for index, placement in enumerate(copies.coming):
+        if placement.revision not in expected and fresh is not None:
+            copies.coming[index] = placement._replace(revision=fresh, state=State.ASSIGNED, since=draft.now, tries=0, error="")
+            draft.put(model, copies.coming[index])
     if model.spec.errors:
         return
-    for index, placement in enumerate(copies.coming):
-        if placement.revision != revision:
-            copies.coming[index] = fresh = placement._replace(revision=revision, state=State.ASSIGNED, since=draft.now, tries=0, error="")
-            draft.put(model, fresh)
     rolling = [placement for placement in copies.serving if placement.previous]
     for placement in rolling:
         if placement.revision != revision:  # it was on its way to one that nobody wants any more
@@ -235,7 +239,7 @@ def _fill(model: ModelEntry, copies: Copies, need: int, draft: Draft) -> None:
     fresh = need - len(copies.leaving)
     if fresh <= 0:
         return
-    if model.spec.errors or draft.now < model.retry_at:
+    if to_load(model) is None or draft.now < model.retry_at:
         tell_short(model, fresh, {}, draft)
     else:
         placed = place_copies(model, fresh, draft)
@@ -267,11 +271,11 @@ def _place(model: ModelEntry, want: int, draft: Draft, due: frozenset[str], also
 
 def _take_back(model: ModelEntry, copies: Copies, need: int, draft: Draft) -> int:
     """Copies on their way out that are still there, and may stay after all."""
-    taken = 0
+    taken, now = 0, welcome(model) if copies.draining else frozenset()
     for placement in copies.draining:
         replica = draft.replica(placement.replica)
         held = replica.agent.held.get(model.spec.name) if replica.agent is not None else None
-        if taken == need or held is None or held.served != model.spec.revision:
+        if taken == need or held is None or held.served not in now:
             continue
         if replica.placeable and replica.uid in draft.sites.right(model.spec):
             draft.put(model, placement._replace(state=State.ASSIGNED, revision=held.served, since=draft.now, previous=""))

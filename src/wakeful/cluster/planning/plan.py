@@ -10,8 +10,9 @@ from wakeful.cluster.planning import counts, drain
 from wakeful.cluster.planning.draft import Draft, is_coming
 from wakeful.cluster.planning.effects import Effect, Mark, Release, ScaleServer
 from wakeful.cluster.planning.limits import Limits
-from wakeful.cluster.planning.moves import next_moves, observe, pause, serves
+from wakeful.cluster.planning.moves import next_moves, observe, pause
 from wakeful.cluster.planning.placement import place
+from wakeful.cluster.planning.revisions import forget_sources, serves
 from wakeful.cluster.planning.scaling import Room, model_effects
 from wakeful.cluster.planning.servers import server_effects
 from wakeful.cluster.planning.world import ModelEntry, Owner, State, World
@@ -35,6 +36,7 @@ def plan(world: World, dirty: frozenset[str], now: float, limits: Limits) -> lis
     for name in [*ordered, *_in_order(moved - names, draft)]:
         model = draft.model(name)
         next_moves(model, draft)
+        forget_sources(model)
         _look_again(model, draft)
     _release(draft)
     _servers(draft)

@@ -1,8 +1,9 @@
 """What follows from the placements for others: whom gateways send requests to, and what a replica is to have."""
 
 from wakeful.cluster.planning.counts import owner_of
+from wakeful.cluster.planning.revisions import source_of
 from wakeful.cluster.planning.scaling import limits_in
-from wakeful.cluster.planning.world import Endpoint, ModelEntry, Owner, Placement, Replica, State, World
+from wakeful.cluster.planning.world import Endpoint, ModelEntry, Owner, Placement, Replica, Source, State, World
 from wakeful.cluster.wire import Wanted
 
 
@@ -37,17 +38,17 @@ def desired(world: World, uid: str) -> dict[str, Wanted]:
 
 def wanted_of(world: World, model: ModelEntry, placement: Placement) -> Wanted:
     """What the replica of a placement is told of the model."""
-    spec = model.spec
+    spec, source = model.spec, source_of(model, placement.revision) or Source("")
     watched = owner_of(spec.bounds, model.hpa) is Owner.SCHEDULER
     limits = limits_in(world, model) if watched else None
     return Wanted(
         revision=placement.revision,
-        storage_uri=spec.storage_uri,
-        backend=spec.backend,
-        serving=dict(spec.serving),
+        storage_uri=source.storage_uri,
+        backend=source.backend,
+        serving=dict(source.serving),
         pinned=spec.pinned,
         finish=placement.state is State.DRAINING,
-        artifact=model.artifact if model.resolved == placement.revision else "",
+        artifact=source.artifact,
         lag_threshold=limits.lag_threshold if limits is not None else None,
         inactive=limits.inactive if limits is not None else None,
     )

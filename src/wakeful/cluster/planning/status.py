@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from wakeful.cluster.planning.conditions import Condition, counted, time_text, written
 from wakeful.cluster.planning.counts import effective_target, floor_of, is_off, owner_of
+from wakeful.cluster.planning.revisions import fallback, source_of, to_load
 from wakeful.cluster.planning.world import (
     ModelEntry,
     ModelSpec,
@@ -50,6 +51,7 @@ def model_status(entry: ModelEntry, world: World, previous: Mapping[str, Any], n
         "scaling": _scaling_keys(entry.scaling),
         "placements": [_placement_keys(placement) for placement in sorted(placements, key=lambda one: (one.pod, one.replica))],
         "artifact": {key: value for key, value in artifact.items() if value},
+        "revisions": _revision_keys(entry) or None,
         "conditions": written(conditions, previous, spec.generation, now),
     })
 
@@ -61,7 +63,7 @@ def _state(entry: ModelEntry, desired: int, able: int, now: float) -> str:
         return "ScaledDown"
     if able:
         return "Degraded" if entry.revision_failed else "Available"
-    if entry.spec.errors or (entry.placements and not _hopeful(entry)):
+    if to_load(entry) is None or (entry.placements and not _hopeful(entry)):
         return "Failed"
     return "Waking" if now < entry.wanted_until else "Progressing"
 
@@ -78,12 +80,13 @@ def _model_ready(entry: ModelEntry, desired: int, able: int) -> Condition:
     if able and entry.revision_failed:
         failed = next((one for one in entry.placements.values() if one.error), None)
         where = f" on {failed.pod}: {failed.error}" if failed else ""
-        message = f"revision {entry.revision_failed} failed{where}; the one before serves on. Correct the Model, or take the change back"
+        onwards = "the one before serves on" if fallback(entry) else _UNKNOWN
+        message = f"revision {entry.revision_failed} failed{where}; {onwards}. Correct the Model, or take the change back"
         return Condition("Ready", True, "RevisionFailed", message)
     if able:
         reason = "Available" if able >= desired else "Partial"
         return Condition("Ready", True, reason, f"{able} of {counted(desired, 'replica')} {'serves' if able == 1 else 'serve'}")
-    if entry.spec.errors:
+    if to_load(entry) is None:
         return Condition("Ready", False, "ConfigInvalid", "; ".join(entry.spec.errors))
     if failures := _failures(entry):
         return Condition("Ready", False, "LoadFailed", failures)
@@ -91,6 +94,10 @@ def _model_ready(entry: ModelEntry, desired: int, able: int) -> Condition:
         states = Counter(placement.state.value.lower() for placement in entry.placements.values())
         return Condition("Ready", False, "Loading", f"{', '.join(f'{count} {state}' for state, count in sorted(states.items()))}; none serves yet")
     return Condition("Ready", False, "NotPlaced", "no server replica has it; the condition Placed says why")
+
+
+_UNKNOWN = ("the one before serves on where it is, and cannot be loaded anew, because what it was loaded from is not known any more: its copies are "
+            "not replaced when their pods end")
 
 
 def _failures(entry: ModelEntry) -> str:
@@ -166,6 +173,18 @@ def _placement_keys(placement: Placement) -> dict[str, Any]:
         "since": time_text(placement.since), "previous": placement.previous, "tries": placement.tries, "error": placement.error,
     }
     return {key: value for key, value in keys.items() if value}
+
+
+def _revision_keys(entry: ModelEntry) -> list[dict[str, Any]]:
+    """What its copies are loaded from, for the time after another spec: the next leader may never have seen this one."""
+    used = {revision for one in entry.placements.values() for revision in (one.revision, one.previous)}
+    known = {**entry.sources, **({entry.spec.revision: source_of(entry, entry.spec.revision)} if entry.spec.revision in used else {})}
+    keys = [
+        {"revision": revision, "storageUri": one.storage_uri, "backend": one.backend, "serving": dict(one.serving), "secretName": one.secret,
+         "artifact": one.artifact}
+        for revision, one in known.items() if one is not None
+    ]
+    return [{key: value for key, value in one.items() if value} for one in keys]
 
 
 def _scaling_keys(scaling: Scaling | None) -> dict[str, Any] | None:

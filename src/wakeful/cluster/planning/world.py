@@ -55,6 +55,19 @@ class ScaleLimits:
     """Seconds between two reports of an agent: the count changes at most once in them."""
 
 
+class Source(NamedTuple):
+    """What one revision of a model is loaded from."""
+
+    storage_uri: str
+    backend: str | None = None
+    """None: found by the files."""
+    serving: Mapping[str, Any] = {}
+    """The keys of [models.NAME]."""
+    secret: str | None = None
+    artifact: str = ""
+    """Revision of its files; empty: nobody has found it yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     name: str
@@ -79,9 +92,13 @@ class ModelSpec:
     secret: str | None = None
     dialect: Dialect = "wakeful"
     errors: tuple[str, ...] = ()
-    """What is wrong with it beyond what the API server checks; such a model is not placed anew."""
+    """What is wrong with it beyond what the API server checks; such a spec is not loaded anew, only what serves already."""
     notes: tuple[str, ...] = ()
     """What was written and has no effect, although it is served."""
+
+    @property
+    def source(self) -> Source:
+        return Source(self.storage_uri, self.backend, self.serving, self.secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +355,8 @@ class ModelEntry:
     lacking_since: float = 0.0
     revision_failed: str = ""
     """A revision whose first copy failed: the one before serves on. Empty: none."""
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    """By revision: what copies have, or would get in the place of one that failed, beside the spec's. In the order in which they were written."""
     gone: bool = False
     """The object is deleted: the entry goes with its last placement."""
     look_at: float = 0.0
