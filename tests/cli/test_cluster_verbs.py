@@ -54,7 +54,7 @@ NOT_PLACED = a_condition("Placed", False, "NoRoom", "triton: memory on 2 of 2 re
 
 @pytest.mark.parametrize(("conditions", "said"), [
     ((NOT_READY, NOT_PLACED), "on triton-0: no such file"),
-    ((a_condition("Ready", False, "NotPlaced", "the condition Placed says why"), NOT_PLACED), "triton: memory on 2 of 2 replicas"),
+    ((a_condition("Ready", False, "NotPlaced", "triton: memory on 2 of 2 replicas"), NOT_PLACED), "triton: memory on 2 of 2 replicas"),
     ((NOT_PLACED,), "triton: memory on 2 of 2 replicas"),
     ((a_condition("Ready", True, "RevisionFailed", "r2 failed; r1 serves on"),), "r2 failed; r1 serves on"),
     ((a_condition("Scaling", False, "Limited", "memory on 2 of 2"),), "memory on 2 of 2"),

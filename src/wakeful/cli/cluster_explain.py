@@ -32,7 +32,8 @@ def run(arguments: Namespace) -> int:
 
         model = await _get(api, (MODEL, SELDON_MODEL), arguments.model)
         if model is None:
-            complain(f"there is no Model {arguments.model} in namespace {api.namespace}", ("hint", "wakeful cluster models lists them"))
+            hint = "wakeful cluster models lists them; --namespace NAME looks into another one"
+            complain(f"there is no Model {arguments.model} in namespace {api.namespace}", ("hint", hint))
             return NO
         servers = [*await present(api, SERVER), *await present(api, SELDON_SERVER)]
         events = (await api.list(EVENT)).objects

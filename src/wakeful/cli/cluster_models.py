@@ -27,7 +27,7 @@ def run(arguments: Namespace) -> int:
 
         models = [*await present(api, MODEL), *await present(api, SELDON_MODEL)]
         if not models:
-            print(f"there is no Model in namespace {api.namespace}", file=sys.stderr)
+            print(f"there is no Model in namespace {api.namespace}; --namespace NAME looks into another one", file=sys.stderr)
         else:
             print(table([HEAD, *map(row, sorted(models, key=name_of))], width_of_output()))
         return DONE
@@ -71,7 +71,7 @@ def why(model: Mapping[str, Any]) -> str:
     ready, placed = condition(status, "Ready"), condition(status, "Placed")
     scaling, valid = condition(status, "Scaling"), condition(status, "ConfigValid")
     if ready.get("status") == "False" or ready.get("reason") == "RevisionFailed":
-        return str((placed if ready.get("reason") == "NotPlaced" else ready)["message"])
+        return str(ready["message"])
     if valid.get("status") == "False" or valid.get("reason") == "PartlyOfNoEffect":
         return str(valid["message"])
     if placed.get("status") == "False":

@@ -82,6 +82,9 @@ class Others:
     def get(self, secret: str) -> Mapping[str, str] | None:
         return self.keys.get(secret)
 
+    def why_not(self, secret: str) -> str:
+        return "" if secret in self.keys else f"there is no Secret {secret}"
+
 
 class Listing:
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """925 models where there is room for fewer: sums stay what they are, whatever is learnt, and go back to nothing (somebody else's came to 1.8e19)."""
 
 from tests.cluster.planning.modelled import Cluster
-from wakeful.cluster.planning.status import blocked_text
+from wakeful.cluster.planning.shortfall import shortfall_text
 from wakeful.cluster.planning.world import State
 
 MIB = 1024**2
@@ -24,7 +24,7 @@ def test_925_models_at_a_tenth_of_overcommit() -> None:
     assert cluster.world.ledger.accounts()[uid].registered == len(placed) * SIZE
     short = cluster.world.models[refused[0]].short
     assert short is not None
-    assert blocked_text(short, cluster.world, cluster.world.models[refused[0]].spec) == "triton: memory on 1 of 1 replica"
+    assert shortfall_text(short, cluster.world, cluster.world.models[refused[0]]) == "triton: memory on 1 of 1 replica"
 
     for name in placed:  # each is found to be twenty times as large: what is there stays, nothing comes
         cluster.world.models[name].footprint = 20 * SIZE

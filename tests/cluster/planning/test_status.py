@@ -91,10 +91,30 @@ class TestModel:
             "1 replica of 3 without a place: gpu: not ready on 2 of 3 replicas, requirements on 1 of 3 replicas; triton: memory on 2 of 2 replicas",
         )
 
-    def test_a_pin_to_a_server_that_is_not_there(self) -> None:
-        status = told(entry=ModelEntry(replace(SPEC, server="gone"), short=Short(2, NOW, {})))
+    def test_requirements_that_are_missing_are_named(self) -> None:
+        short = Short(2, NOW, {"triton": {"requirements": 2}})
+        entry, world = a_world(entry=ModelEntry(replace(SPEC, requirements=frozenset({"onxx"})), short=short))
+        world.servers["triton"].spec = ServerSpec("triton", capabilities=frozenset({"onnx", "python"}))
+        status = model_status(entry, world, {}, NOW)
 
-        assert condition(status, "Placed")[2].endswith("there is no Server gone, to which spec.server pins it")
+        message = "2 replicas of 2 without a place: triton: requirements on 2 of 2 replicas (it has onnx, python, not onxx; did you mean onnx?)"
+        assert condition(status, "Placed") == ("False", "NoRoom", message)
+        assert condition(status, "Ready") == ("False", "NotPlaced", message)
+
+    def test_a_model_that_is_too_large_is_told_by_how_much(self) -> None:
+        entry = ModelEntry(replace(SPEC, memory=3 << 30), short=Short(2, NOW, {"triton": {"too large": 2}}))
+
+        assert condition(told(entry=entry), "Placed")[2].endswith("too large on 2 of 2 replicas (a copy takes 3.0 GiB, the largest has 1.0 GiB)")
+
+    def test_keys_that_are_not_to_be_had_are_said(self) -> None:
+        status = model_status(*a_world(placed(0, State.ASSIGNED)), {}, NOW, "there is no Secret aws, which spec.secretName names")
+
+        assert condition(status, "Ready") == ("False", "KeysMissing", "there is no Secret aws, which spec.secretName names")
+
+    def test_a_pin_to_a_server_that_is_not_there(self) -> None:
+        status = told(entry=ModelEntry(replace(SPEC, server="gone"), short=Short(2, NOW, {"gone": {"no such Server": 1}})))
+
+        assert condition(status, "Placed")[2].endswith("there is no Server gone, to which spec.server pins it; there is triton")
         assert status["server"] == "gone"
 
     def test_failed_loads_say_where_and_why(self) -> None:
@@ -115,6 +135,7 @@ class TestModel:
         short = Short(1, NOW, {"triton": {"has a copy": 1, "failed there": 1}})
         status = told(placed(0), placed(1, State.FAILED, tries=1, error="killed"), entry=ModelEntry(SPEC, short=short))
 
+        assert condition(status, "Placed")[1] == "LoadFailed"
         assert condition(status, "Placed")[2].endswith("failed there on 1 of 2 replicas; on triton-1: killed")
 
     def test_a_failed_revision_leaves_the_one_before(self) -> None:

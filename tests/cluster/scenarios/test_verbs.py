@@ -27,7 +27,7 @@ def _wakeful(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[s
 
 
 def test_models_are_listed_and_explained(cluster: Cluster) -> None:
-    assert _wakeful(cluster, "models").stderr == f"there is no Model in namespace {cluster.namespace}\n"
+    assert _wakeful(cluster, "models").stderr == f"there is no Model in namespace {cluster.namespace}; --namespace NAME looks into another one\n"
     cluster.apply(MODEL.format(group="wakeful.dev", name="ours"), MODEL.format(group="mlops.seldon.io", name="theirs"))
     listed = _wakeful(cluster, "models")
     assert (listed.returncode, listed.stderr) == (0, "")

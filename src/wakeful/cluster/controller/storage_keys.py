@@ -6,7 +6,7 @@ import binascii
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from wakeful.cluster.controller.api import SECRET, Kind, Manifest, Refusal
+from wakeful.cluster.controller.api import FORBIDDEN, SECRET, Kind, Manifest, Refusal
 
 LABEL = "wakeful.dev/storage"
 """Without it a Secret is not read: who may write Models could have any other one shown to his daemons."""
@@ -35,6 +35,7 @@ class StorageKeys:
         return self._keys[secret]
 
     def why_not(self, secret: str) -> str:
+        """For people; empty: there are keys, or nobody has looked yet."""
         return self._wrong.get(secret, "")
 
     async def run(self) -> None:
@@ -53,7 +54,8 @@ class StorageKeys:
         try:
             keys, wrong = _keys_of(name, await self._store.get(SECRET, name))
         except Refusal as error:
-            keys, wrong = self._keys[name], f"the Secret {name} could not be read: {error}"
+            allow = "; Secrets are allowed at installation, by --storage-secrets" if error.code == FORBIDDEN else ""
+            keys, wrong = self._keys[name], f"the Secret {name} could not be read: {error}{allow}"
         if wrong and self._wrong.get(name) != wrong:
             self._complain(wrong)
         before = (self._keys[name], self._wrong.get(name, ""))

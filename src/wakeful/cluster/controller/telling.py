@@ -29,6 +29,9 @@ class Keys(Protocol):
     def get(self, secret: str) -> Mapping[str, str] | None:
         """The keys of a storage Secret; None: not known yet, or not to be had."""
 
+    def why_not(self, secret: str) -> str:
+        """Why they are not to be had; empty: they are, or nobody knows yet."""
+
 
 class Workloads(Protocol):
     """Who sees to the pods of Servers: see `objects`."""
@@ -102,7 +105,9 @@ class Telling:
         return self.server_status(key, server) if server is not None else None
 
     def model_status(self, key: Key, entry: ModelEntry) -> dict[str, Any]:
-        return as_told(entry.spec.dialect, "Model", model_status(entry, self._world, self._writer.latest(key), self._now()))
+        withheld = self._keys.why_not(entry.spec.secret) if entry.spec.secret is not None else ""
+        status = model_status(entry, self._world, self._writer.latest(key), self._now(), withheld)
+        return as_told(entry.spec.dialect, "Model", status)
 
     def server_status(self, key: Key, entry: ServerEntry) -> dict[str, Any]:
         status = server_status(entry, self._world, self._workloads.observed(key.name), self._writer.latest(key), self._now())

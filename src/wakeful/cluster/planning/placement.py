@@ -68,7 +68,7 @@ class Sites:
             grounds = self._grounds[requirements] = {}
             for replica in self.world.replicas.values():
                 ground = grounds.setdefault(replica.server, _Ground([], Counter()))
-                why = _why_not(replica) or ("" if requirements <= self._capabilities(replica) else "requirements")
+                why = _why_not(replica) or ("" if requirements <= capabilities_of(replica, self.world) else "requirements")
                 if why:
                     ground.blocked[why] += 1
                 else:
@@ -82,7 +82,7 @@ class Sites:
         if found is None:
             found = self._right[key] = frozenset(
                 replica.uid for replica in self.world.replicas.values()
-                if spec.server in {None, replica.server} and (replica.agent is None or spec.requirements <= self._capabilities(replica))
+                if spec.server in {None, replica.server} and (replica.agent is None or spec.requirements <= capabilities_of(replica, self.world))
             )
         return found
 
@@ -92,13 +92,6 @@ class Sites:
         capacity = replica.agent.capacity
         registrable = capacity * (1 + (server.spec.overcommit if server is not None else 0.0))
         return _Site(replica.uid, replica.ordinal, capacity, registrable, self._accounts.setdefault(replica.uid, Account()))
-
-    def _capabilities(self, replica: Replica) -> frozenset[str]:
-        """What its Server says, else what its agent says."""
-        server = self.world.servers.get(replica.server)
-        if server is not None and server.spec.capabilities is not None:
-            return server.spec.capabilities
-        return replica.agent.capabilities if replica.agent is not None else frozenset()
 
 
 class _Offer(NamedTuple):
@@ -162,3 +155,11 @@ def _why_not(replica: Replica) -> str:
     if not replica.ready:
         return "not ready"
     return "agent unknown" if replica.agent is None else ""
+
+
+def capabilities_of(replica: Replica, world: World) -> frozenset[str]:
+    """What its Server says, else what its agent says."""
+    server = world.servers.get(replica.server)
+    if server is not None and server.spec.capabilities is not None:
+        return server.spec.capabilities
+    return replica.agent.capabilities if replica.agent is not None else frozenset()

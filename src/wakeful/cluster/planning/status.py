@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from wakeful.cluster.planning.conditions import Condition, counted, time_text, written
 from wakeful.cluster.planning.counts import effective_target, floor_of, is_off, owner_of
 from wakeful.cluster.planning.revisions import fallback, source_of, to_load
+from wakeful.cluster.planning.shortfall import shortfall_text
 from wakeful.cluster.planning.world import (
     ModelEntry,
     ModelSpec,
@@ -19,7 +20,6 @@ from wakeful.cluster.planning.world import (
     Scaling,
     ServerEntry,
     ServerSpec,
-    Short,
     State,
     World,
 )
@@ -30,15 +30,14 @@ MODEL_LABEL, SERVER_LABEL = "wakeful.dev/model", "wakeful.dev/server"
 # ── Model ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def model_status(entry: ModelEntry, world: World, previous: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """`previous` is the status as it stands in the API server, {} for none."""
+def model_status(entry: ModelEntry, world: World, previous: Mapping[str, Any], now: float, withheld: str = "") -> dict[str, Any]:
+    """`previous` is the status as it stands in the API server, {} for none; `withheld` says why there are no keys of its storage."""
     spec, placements = entry.spec, entry.placements.values()
     desired = entry.scaling.target if entry.scaling else effective_target(spec.bounds, None, entry.hpa)
     able = sum(world.is_available(spec.name, placement) for placement in placements)
     kept = [placement for placement in placements if placement.state not in (State.DRAINING, State.FAILED)]
-    conditions = [
-        _model_ready(entry, desired, able), _placed(entry, world, desired, len(kept)), _scaling(entry, desired), _config_valid(spec),
-    ]
+    placed = _placed(entry, world, desired, len(kept))
+    conditions = [_model_ready(entry, desired, able, placed, withheld), placed, _scaling(entry, desired), _config_valid(spec)]
     artifact = {
         "revision": entry.artifact, "bytes": entry.artifact_bytes, "footprintBytes": entry.footprint, "failedRevision": entry.revision_failed,
     }
@@ -72,7 +71,7 @@ def _hopeful(entry: ModelEntry) -> bool:
     return any(placement.state is not State.FAILED for placement in entry.placements.values())
 
 
-def _model_ready(entry: ModelEntry, desired: int, able: int) -> Condition:
+def _model_ready(entry: ModelEntry, desired: int, able: int, placed: Condition, withheld: str) -> Condition:
     if desired == 0 and is_off(entry.spec.bounds):
         return Condition("Ready", False, "Off", "switched off by replicas: 0; requests are answered with 503. To serve it, set replicas to 1 or more")
     if desired == 0:
@@ -90,10 +89,12 @@ def _model_ready(entry: ModelEntry, desired: int, able: int) -> Condition:
         return Condition("Ready", False, "ConfigInvalid", "; ".join(entry.spec.errors))
     if failures := _failures(entry):
         return Condition("Ready", False, "LoadFailed", failures)
+    if withheld and entry.placements:
+        return Condition("Ready", False, "KeysMissing", withheld)
     if entry.placements:
         states = Counter(placement.state.value.lower() for placement in entry.placements.values())
         return Condition("Ready", False, "Loading", f"{', '.join(f'{count} {state}' for state, count in sorted(states.items()))}; none serves yet")
-    return Condition("Ready", False, "NotPlaced", "no server replica has it; the condition Placed says why")
+    return Condition("Ready", False, "NotPlaced", placed.message)
 
 
 _UNKNOWN = ("the one before serves on where it is, and cannot be loaded anew, because what it was loaded from is not known any more: its copies are "
@@ -117,30 +118,17 @@ def _errors(entry: ModelEntry) -> str:
 def _placed(entry: ModelEntry, world: World, desired: int, kept: int) -> Condition:
     told = _errors(entry)
     if entry.short is not None and entry.short.missing:
-        blocked = blocked_text(entry.short, world, entry.spec)
+        blocked = shortfall_text(entry.short, world, entry)
         message = f"{counted(entry.short.missing, 'replica')} of {desired} without a place: {blocked}{f'; {told}' if told else ''}"
-        return Condition("Placed", False, "NoRoom" if world.replicas else "NoServer", message)
+        causes = {cause for filters in entry.short.blocked.values() for cause in filters}
+        reason = "LoadFailed" if told and causes <= {"failed there", "has a copy"} else "NoRoom"
+        return Condition("Placed", False, reason if world.replicas else "NoServer", message)
     if told and kept < desired:
         return Condition("Placed", False, "LoadFailed", f"{kept} of {counted(desired, 'replica')} placed; {told}")
     if kept < desired:
         reason, message = ("ConfigInvalid", "; ".join(entry.spec.errors)) if entry.spec.errors else ("Pending", "not looked at yet")
         return Condition("Placed", False, reason, f"{kept} of {counted(desired, 'replica')} placed: {message}")
     return Condition("Placed", True, "Placed", f"all {counted(desired, 'replica')}" if desired != 1 else "its replica has a place")
-
-
-def blocked_text(short: Short, world: World, spec: ModelSpec) -> str:
-    """triton: memory on 2 of 3 replicas, not ready on 1"""
-    sizes = Counter(replica.server for replica in world.replicas.values())
-    parts = []
-    for server, filters in sorted(short.blocked.items()):
-        total = sizes[server] or sum(filters.values())
-        causes = [f"{name} on {count} of {counted(total, 'replica')}" for name, count in sorted(filters.items(), key=lambda item: -item[1]) if count]
-        parts.append(f"{server}: {', '.join(causes) or 'no replica'}")
-    if parts:
-        return "; ".join(parts)
-    if spec.server is not None and spec.server not in world.servers:
-        return f"there is no Server {spec.server}, to which spec.server pins it"
-    return "there is no Server with a replica" if world.servers else "there is no Server in this namespace"
 
 
 def _scaling(entry: ModelEntry, desired: int) -> Condition:
