@@ -29,12 +29,12 @@ def test_the_kinds_are_in_the_base() -> None:
     assert read((DEPLOY / "kustomize/base/crds.yaml").read_text()) == crds()
 
 
-@pytest.mark.parametrize("switch", [None, "seldon", "storage_secrets"])
+@pytest.mark.parametrize("switch", [None, "seldon", "storage_secrets", "custom_metrics"])
 def test_helm_installs_what_kustomize_does(switch: str | None) -> None:
     install = Install() if switch is None else replace(Install(), **{switch: True})  # type: ignore[arg-type]  # a name of a field
     values = yaml.safe_load((DEPLOY / "helm/wakeful/values.yaml").read_text())
     if switch is not None:
-        values["storageSecrets" if switch == "storage_secrets" else switch] = True
+        values[{"storage_secrets": "storageSecrets", "custom_metrics": "customMetrics"}.get(switch, switch)] = True
     templates = sorted((DEPLOY / "helm/wakeful/templates").glob("*.yaml"))
     objects = [one for path in templates for one in read(rendered(path.read_text(), values, install.namespace))]
 

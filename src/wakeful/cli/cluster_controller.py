@@ -13,7 +13,7 @@ from wakeful.cli.parser import DONE, NO, WRONG_USE, Parser, complain, port
 if TYPE_CHECKING:
     from wakeful.cluster.controller.settings import Settings
 
-NAMESPACE, POD = "POD_NAMESPACE", "POD_NAME"
+NAMESPACE, POD, ADDRESS = "POD_NAMESPACE", "POD_NAME", "POD_IP"
 """Variables that a pod has from Kubernetes."""
 
 
@@ -24,6 +24,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--image", metavar="IMAGE", help="of Servers that name none (default: this pod's own)")
     parser.add_argument("--seldon", action="store_true", help="Models and Servers of Seldon's group count too")
     parser.add_argument("--storage-secrets", action="store_true", help="Models may name Secrets with the keys of their storage")
+    parser.add_argument(
+        "--custom-metrics", action="store_true", help="answer for custom.metrics.k8s.io, on ports 9103 and 9104; a cluster has one who does")
     listening = parser.add_argument_group("listening")
     listening.add_argument("--host", metavar="ADDRESS", default="0.0.0.0", help="address to listen on (default all)")  # noqa: S104 - in a pod
     listening.add_argument("--port", metavar="PORT", type=port, default=9100, help="for agents and gateways, while it leads (default 9100)")
@@ -101,9 +103,13 @@ def _settings(arguments: Namespace, namespace: str, image: str) -> "Settings":
     from wakeful.cluster.planning.servers import ServerLimits  # noqa: PLC0415 - as above
 
     return Settings(
-        install=Install(namespace=namespace, image=image, seldon=arguments.seldon, storage_secrets=arguments.storage_secrets),
+        install=Install(
+            namespace=namespace, image=image, seldon=arguments.seldon, storage_secrets=arguments.storage_secrets,
+            custom_metrics=arguments.custom_metrics,
+        ),
         name=f"{os.environ.get(POD) or os.uname().nodename}-{os.urandom(4).hex()}",
         kubeconfig=arguments.kubeconfig,
+        address=arguments.host if arguments.host != "0.0.0.0" else os.environ.get(ADDRESS, ""),  # noqa: S104 - is compared
         host=arguments.host, port=arguments.port, http_port=arguments.http_port,
         lease=LeaseConfig.lasting(arguments.lease_seconds),
         limits=Limits(servers=ServerLimits(window=arguments.server_window)),

@@ -28,6 +28,7 @@ def add_arguments(parser: Parser) -> None:
     install.add_argument("--controllers", metavar="N", type=_count, help="pods of the controller, of which one leads (default 2)")
     install.add_argument("--gateways", metavar="N", type=_count, help="pods of the gateway (default 2)")
     install.add_argument("--seldon", action="store_true", help="Models and Servers of Seldon's group count too; not into a cluster that has Seldon")
+    install.add_argument("--custom-metrics", action="store_true", help="the controller answers for custom.metrics.k8s.io; a cluster has one who does")
     install.add_argument("--storage-secrets", action="store_true", help="Models may name Secrets, and the controller read them")
 
 
@@ -64,7 +65,7 @@ def _installation(arguments: Namespace) -> list[dict[str, Any]]:
 def _install(arguments: Namespace) -> "Install":
     from wakeful.cluster.manifests import Install  # noqa: PLC0415 - imports the configuration, and help does without
 
-    names = ("namespace", "image", "envoy", "controllers", "gateways", "seldon", "storage_secrets")
+    names = ("namespace", "image", "envoy", "controllers", "gateways", "seldon", "storage_secrets", "custom_metrics")
     return Install(**{name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None})
 
 

@@ -13,6 +13,9 @@ from wakeful.cluster.manifests import (
     CONTROLLER,
     CONTROLLER_HTTP,
     CONTROLLER_PORT,
+    CUSTOM_METRICS,
+    CUSTOM_METRICS_LEADER,
+    CUSTOM_METRICS_PORT,
     MANAGED_BY,
     SERVER_ACCOUNT,
     TOKEN_DIR,
@@ -71,6 +74,20 @@ SELDON_RIGHTS = (
 STORAGE_RIGHT = Right("", ("secrets",), ("get",), "keys of storage that Models name in secretName")
 """Lets the controller read every Secret of its namespace: not given unless it is wanted. Workload identity needs none."""
 
+FRONT_PROXY = "extension-apiserver-authentication"
+"""ConfigMap of kube-system in which the API server says by what certificate it is known when it passes requests on."""
+METRICS_SERVICE = "v1beta2.custom.metrics.k8s.io"
+METRICS_RIGHTS = (
+    Right("", ("configmaps",), ("get",), "who may ask for custom metrics: the API server alone", (FRONT_PROXY,)),
+    Right("apiregistration.k8s.io", ("apiservices",), ("get", "patch"), "the certificate of custom metrics", (METRICS_SERVICE,)),
+)
+"""In the whole cluster, of these names."""
+
+
+def cluster_rights_of(install: Install) -> list[Right]:
+    """All that the controller has in the whole cluster."""
+    return [REVIEW, *(METRICS_RIGHTS if install.custom_metrics else ())]
+
 
 def rights_of(install: Install) -> list[Right]:
     """All that the controller has in its namespace."""
@@ -79,12 +96,13 @@ def rights_of(install: Install) -> list[Right]:
 
 def install_objects(install: Install) -> list[Manifest]:
     """Everything but the kinds (`crds`) and the namespace."""
-    return [*_accounts(install), *_rights(install), *_controller(install), *_gateway(install), *_policies(install)]
+    return [*_accounts(install), *_rights(install), *_controller(install), *_gateway(install), *_policies(install),
+            *(_custom_metrics(install) if install.custom_metrics else ())]
 
 
 def _head(install: Install, api: str, kind: str, name: str, component: str) -> Manifest:
     labels = {"app.kubernetes.io/name": "wakeful", COMPONENT: component, **MANAGED_BY}
-    namespaced = {} if kind.startswith("Cluster") else {"namespace": install.namespace}
+    namespaced = {} if kind.startswith("Cluster") or kind == "APIService" else {"namespace": install.namespace}
     return {"apiVersion": api, "kind": kind, "metadata": {"name": name, **namespaced, "labels": labels}}
 
 
@@ -111,6 +129,7 @@ def _rights(install: Install) -> list[Manifest]:
         *_granted(install, "ClusterRole", reviews, [REVIEW]),
         *(_granted(install, "Role", f"{CONTROLLER}-seldon", SELDON_RIGHTS) if install.seldon else ()),
         *(_granted(install, "Role", f"{CONTROLLER}-storage", [STORAGE_RIGHT]) if install.storage_secrets else ()),
+        *(_granted(install, "ClusterRole", f"{CUSTOM_METRICS}-{install.namespace}", METRICS_RIGHTS) if install.custom_metrics else ()),
     ]
 
 
@@ -131,11 +150,12 @@ def _granted(install: Install, kind: str, name: str, rights: Iterable[Right]) ->
 def _controller(install: Install) -> list[Manifest]:
     """Two pods, of which one leads. The other does not listen: who knows both addresses lands on the leader, so both must be in DNS."""
     ports = {"grpc": CONTROLLER_PORT, "http": CONTROLLER_HTTP}
-    switches = {"--seldon": install.seldon, "--storage-secrets": install.storage_secrets}
+    switches = {"--seldon": install.seldon, "--storage-secrets": install.storage_secrets, "--custom-metrics": install.custom_metrics}
     arguments = ["cluster", "controller", *(flag for flag, on in switches.items() if on)]
     container = {
         "name": "controller", "image": install.image, "command": ["wakeful"], "args": arguments,
-        "env": [from_field("POD_NAME", "metadata.name"), from_field("POD_NAMESPACE", "metadata.namespace")],
+        "env": [from_field("POD_NAME", "metadata.name"), from_field("POD_NAMESPACE", "metadata.namespace"),
+                from_field("POD_IP", "status.podIP")],
         "ports": _container_ports(ports), "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
         "securityContext": container_security(),
         "readinessProbe": probe("/readyz", "http", period=5, failures=2), "livenessProbe": probe("/healthz", "http", period=10, failures=3),
@@ -149,6 +169,22 @@ def _controller(install: Install) -> list[Manifest]:
     return [
         {**_head(install, "v1", "Service", CONTROLLER, "controller"), "spec": service},
         _deployment(install, "controller", CONTROLLER, install.controllers, pod), _budget(install, "controller", CONTROLLER),
+    ]
+
+
+def _custom_metrics(install: Install) -> list[Manifest]:
+    """Where the API server asks. It trusts nobody there until the controller has written a certificate into the APIService."""
+    group, version = "custom.metrics.k8s.io", "v1beta2"
+    ports = [{"name": "metrics", "port": 443, "targetPort": CUSTOM_METRICS_PORT}]
+    asked = {"protocol": "TCP", "port": CUSTOM_METRICS_PORT}  # by the API server, which is no pod
+    passed_on = {"from": [{"podSelector": {"matchLabels": _of("controller")}}], "ports": [{"protocol": "TCP", "port": CUSTOM_METRICS_LEADER}]}
+    policy = {"podSelector": {"matchLabels": _of("controller")}, "policyTypes": ["Ingress"], "ingress": [{"ports": [asked]}, passed_on]}
+    served = {"group": group, "version": version, "groupPriorityMinimum": 100, "versionPriority": 100,
+              "service": {"namespace": install.namespace, "name": CUSTOM_METRICS, "port": 443}}
+    return [
+        {**_head(install, "v1", "Service", CUSTOM_METRICS, "controller"), "spec": {"selector": _of("controller"), "ports": ports}},
+        {**_head(install, "apiregistration.k8s.io/v1", "APIService", METRICS_SERVICE, "controller"), "spec": served},
+        {**_head(install, "networking.k8s.io/v1", "NetworkPolicy", CUSTOM_METRICS, "controller"), "spec": policy},
     ]
 
 

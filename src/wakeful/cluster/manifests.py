@@ -26,6 +26,8 @@ TEMPLATE_LABEL, SURGING = "wakeful.dev/template", "wakeful.dev/surging"
 """Label of pods and annotation of the StatefulSet; annotation of the StatefulSet."""
 MANAGED_BY = {"app.kubernetes.io/managed-by": "wakeful"}
 CONTROLLER, CONTROLLER_PORT, CONTROLLER_HTTP = "wakeful-controller", 9100, 9102
+CUSTOM_METRICS, CUSTOM_METRICS_PORT, CUSTOM_METRICS_LEADER = "wakeful-custom-metrics", 9103, 9104
+"""Service and port where the API server asks; port at which the leader alone answers, and to which all controllers pass on what is asked."""
 SERVER_ACCOUNT = "wakeful-server"
 CA, CA_FILE = "wakeful-ca", "/etc/wakeful-ca/ca.crt"
 """The ConfigMap with the certificate that the controller's is signed by."""
@@ -50,6 +52,8 @@ class Install:
     """Models and Servers of Seldon's group count too."""
     storage_secrets: bool = False
     """Models may name Secrets with keys of their storage, and the controller may read those."""
+    custom_metrics: bool = False
+    """The controller answers for custom.metrics.k8s.io, of which a cluster has one."""
 
 
 def desired_objects(server: ServerSpec, install: Install, patch: StsPatch) -> list[Manifest]:

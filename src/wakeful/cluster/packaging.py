@@ -19,7 +19,8 @@ from wakeful.cluster.manifests import Install
 _MADE = "# Made from src/wakeful/cluster by `python -m wakeful.cluster.packaging deploy`; a test holds it up to date.\n"
 _KUSTOMIZATION = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "namespace": Install().namespace}
 _SWITCHES = {"seldon": "Models and Servers of Seldon's group (mlops.seldon.io) are served too; do not install it beside Seldon itself",
-             "storage_secrets": "Models may name Secrets with keys of their storage; the controller may then read every Secret of the namespace"}
+             "storage_secrets": "Models may name Secrets with keys of their storage; the controller may then read every Secret of the namespace",
+             "custom_metrics": "The controller answers for custom.metrics.k8s.io, so that autoscalers can go by requests; a cluster has one who does"}
 """Fields of Install, as they are told to people."""
 
 
@@ -42,6 +43,13 @@ def _kustomize() -> dict[str, str]:
         "kustomize/overlays/seldon/patch.yaml": written(_changed(install, replace(install, seldon=True))),
         "kustomize/overlays/seldon/kustomization.yaml": written([
             {**_KUSTOMIZATION, "resources": ["../../base", "seldon.yaml"], "patches": [{"path": "patch.yaml"}]}]),
+    }
+    on = replace(install, custom_metrics=True)
+    made |= {
+        "kustomize/overlays/custom-metrics/custom-metrics.yaml": written(_added(install, on)),
+        "kustomize/overlays/custom-metrics/patch.yaml": written(_changed(install, on)),
+        "kustomize/overlays/custom-metrics/kustomization.yaml": written([
+            {**_KUSTOMIZATION, "resources": ["../../base", "custom-metrics.yaml"], "patches": [{"path": "patch.yaml"}]}]),
     }
     for name, server in (("cpu", _server({"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "4Gi"}})),
                          ("gpu", _server({"requests": {"cpu": "2", "memory": "16Gi"}, "limits": {"memory": "16Gi", "nvidia.com/gpu": 1}}))):
@@ -109,6 +117,7 @@ def _helm() -> dict[str, str]:
         "helm/wakeful/templates/install.yaml": _marked(written(_always())),
         "helm/wakeful/templates/seldon.yaml": _switched("seldon", _kept(crds(("seldon",)))),
         "helm/wakeful/templates/storage-secrets.yaml": _switched("storage_secrets", []),
+        "helm/wakeful/templates/custom-metrics.yaml": _switched("custom_metrics", []),
         "helm/wakeful/templates/NOTES.txt": _NOTES,
     }
 

@@ -46,6 +46,7 @@ class UseNow(msgspec.Struct, frozen=True, array_like=True):
     lag: float = 0.0
     busy: float = 0.0
     last_used: float = 0.0
+    rate: float = 0.0
 
 
 class Hello(Message, tag="hello", frozen=True):

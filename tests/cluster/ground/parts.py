@@ -130,7 +130,10 @@ def controller_address(cluster: "Cluster", number: int) -> str:
 
 def install(cluster: "Cluster", *options: str) -> None:
     """The accounts and rights of an installation whose controller has these options."""
-    wanted = Install(namespace=cluster.namespace, image=IMAGE, seldon="--seldon" in options, storage_secrets="--storage-secrets" in options)
+    wanted = Install(
+        namespace=cluster.namespace, image=IMAGE, seldon="--seldon" in options, storage_secrets="--storage-secrets" in options,
+        custom_metrics="--custom-metrics" in options,
+    )
     cluster.apply(*(thing for thing in install_objects(wanted) if thing["kind"] in RIGHTS))
 
 

@@ -71,7 +71,7 @@ def dry_run(cluster: Cluster, objects: list[Object]) -> None:
             cluster.apply({**one, "metadata": metadata}, dryRun="All")
 
 
-@pytest.mark.parametrize("overlay", ["base", "overlays/cpu", "overlays/gpu", "overlays/seldon"])
+@pytest.mark.parametrize("overlay", ["base", "overlays/cpu", "overlays/gpu", "overlays/seldon", "overlays/custom-metrics"])
 def test_kustomize(cluster: Cluster, overlay: str) -> None:
     made = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(DEPLOY / "kustomize" / overlay))))
 
@@ -102,7 +102,7 @@ def test_an_overlay_with_a_server_is_applied_twice_or_after_the_base(tmp_path: P
 
 @pytest.mark.parametrize("on", [False, True])
 def test_helm(cluster: Cluster, on: bool) -> None:
-    values = yaml.safe_load((DEPLOY / "helm/wakeful/values.yaml").read_text()) | {"seldon": on, "storageSecrets": on}
+    values = yaml.safe_load((DEPLOY / "helm/wakeful/values.yaml").read_text()) | {"seldon": on, "storageSecrets": on, "customMetrics": on}
     for path in sorted((DEPLOY / "helm/wakeful/templates").glob("*.yaml")):
         dry_run(cluster, [one for one in yaml.safe_load_all(rendered(path.read_text(), values, cluster.namespace)) if one])
 

@@ -38,8 +38,9 @@ def use(before: Reading, now: Reading, wall: float) -> UseNow:
     seconds = max(now.time - before.time, 1e-9)
     lag = max(0.0, (now.spent + now.spending - before.spent - before.spending) / seconds)
     busy = min(1.0, max(0.0, (now.busy - before.busy) / (seconds * max(1, now.replicas))))
+    rate = round(max(0.0, (now.arrived - before.arrived) / seconds), 3)
     last = 0.0 if now.last_used is None else now.last_used + wall
-    return UseNow(now.arrived, now.completed, round(lag, 3), round(busy, 3), round(last, 2))
+    return UseNow(now.arrived, now.completed, round(lag, 3), round(busy, 3), round(last, 2), rate)
 
 
 class Thresholds(NamedTuple):

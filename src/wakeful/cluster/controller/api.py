@@ -57,6 +57,7 @@ BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 AUTOSCALER = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
+API_SERVICE = Kind("apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False)
 ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False)
 
 APPLIED = {one.kind: one for one in (SERVICE, CONFIG_MAP, STATEFUL_SET, BUDGET)}
@@ -124,11 +125,11 @@ class Api:
             finally:
                 await changes.aclose()
 
-    async def get(self, kind: Kind, name: str) -> Manifest | None:
-        """None: there is no such object."""
+    async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Manifest | None:
+        """None: there is no such object. `namespace`: another one than its own."""
         try:
             with _translated():
-                return dict(await self._client.get(self._class(kind), name, namespace=self.namespace))
+                return dict(await self._client.get(self._class(kind), name, **self._where(kind, namespace)))
         except Refusal as error:
             if error.code == NOT_FOUND:
                 return None
@@ -145,7 +146,7 @@ class Api:
         with _translated():
             return dict(
                 await self._client.patch(
-                    resource, name, dict(body), namespace=self.namespace, patch_type=PatchType.MERGE, field_manager=MANAGER
+                    resource, name, dict(body), patch_type=PatchType.MERGE, field_manager=MANAGER, **self._where(kind)
                 )
             )
 
@@ -159,6 +160,9 @@ class Api:
                     resource, name, manifest, namespace=self.namespace, patch_type=PatchType.APPLY, field_manager=MANAGER, force=True
                 )
             )
+
+    def _where(self, kind: Kind, namespace: str | None = None) -> dict[str, Any]:
+        return {"namespace": namespace or self.namespace} if kind.namespaced else {}
 
     def _class(self, kind: Kind) -> Any:
         made = self._classes.get(kind)

@@ -11,7 +11,9 @@ from wakeful.cluster.controller.api import Api
 from wakeful.cluster.controller.figures import Figures
 from wakeful.cluster.controller.leader import Leader
 from wakeful.cluster.controller.lease import Lease
+from wakeful.cluster.controller.metrics_api import Relay
 from wakeful.cluster.controller.settings import Settings
+from wakeful.cluster.manifests import CUSTOM_METRICS_PORT
 from wakeful.telemetry.logs import Log
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -21,7 +23,7 @@ class App:
     def __init__(self, settings: Settings, api: Api, log: Log) -> None:
         self._settings, self._api = settings, api
         self._figures = Figures(log)
-        self._lease = Lease(api, settings.name, settings.lease, self._figures.say)
+        self._lease = Lease(api, settings.name, settings.lease, self._figures.say, address=settings.address)
         self._leader: Leader | None = None
 
     async def run(self) -> None:
@@ -29,14 +31,19 @@ class App:
         loop = asyncio.get_running_loop()
         pages = web.AppRunner(self._pages(), access_log=None)
         await pages.setup()
+        relays: asyncio.Server | None = None
         try:
             await web.TCPSite(pages, self._settings.host, self._settings.http_port).start()
+            if self._settings.install.custom_metrics:
+                relays = await asyncio.start_server(Relay(lambda: self._lease.address), self._settings.host, CUSTOM_METRICS_PORT)
             work = asyncio.ensure_future(self._lease.run(self._lead))
             for number in STOPPING:
                 loop.add_signal_handler(number, work.cancel)
             with suppress(asyncio.CancelledError):
                 await work
         finally:
+            if relays is not None:
+                relays.close()
             await pages.cleanup()
             await self._api.close()
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Protocol
 
 import grpc
@@ -16,6 +17,8 @@ from wakeful.cluster.controller.figures import Figures
 from wakeful.cluster.controller.identity import Door, Identity
 from wakeful.cluster.controller.intake import Intake
 from wakeful.cluster.controller.loop import Loop, Outlets
+from wakeful.cluster.controller.metrics_api import MetricsApi
+from wakeful.cluster.controller.metrics_values import answer
 from wakeful.cluster.controller.objects import Objects
 from wakeful.cluster.controller.reflector import Reflector
 from wakeful.cluster.controller.settings import Settings
@@ -25,6 +28,7 @@ from wakeful.cluster.controller.wakes import Wakes
 from wakeful.cluster.controller.writer import Key, Writer
 from wakeful.cluster.controller.xds import Discovery
 from wakeful.cluster.dialects import DIALECTS
+from wakeful.cluster.groups import Dialect
 from wakeful.cluster.manifests import CA
 from wakeful.cluster.planning.effects import Note
 from wakeful.cluster.planning.revisions import secrets_of
@@ -47,7 +51,8 @@ class Leader:
         now = _clock()
         world = self._world = World()
         self._writer = Writer(api, self._status, may_write, figures.complain)
-        readers = [DIALECTS["wakeful"], *([DIALECTS["seldon"]] if settings.install.seldon else [])]
+        dialects: list[Dialect] = ["wakeful", *(("seldon",) if settings.install.seldon else ())]
+        readers = [DIALECTS[dialect] for dialect in dialects]
         self._intake = Intake(world, readers, self._writer, now)
         self._events = Events(api, settings.install.namespace, self._subject, now=now)
         self._discovery = Discovery(self._intake.touch, self._note)
@@ -58,6 +63,8 @@ class Leader:
         self._agents = Agents(epoch, self._intake, wakes, self._identity.agent)
         neighbours = Neighbours(self._agents, self._discovery, self._keys, self._objects)
         self._telling = Telling(world, self._intake.kinds, self._writer, neighbours, now)
+        values = partial(answer, world, dialects, settings.install.namespace)
+        self._metrics = MetricsApi(api, settings.host, settings.install.namespace, lambda target: values(target, now()), figures.complain)
         outlets = Outlets(self._agents, self._discovery, self._writer, self._objects, self._note, self._telling, wakes)
         self._loop = Loop(world, self._intake, outlets, settings.limits, figures, now)
 
@@ -76,6 +83,8 @@ class Leader:
                 for part in parts:
                     tasks.create_task(part.run())
                 tasks.create_task(self._count())
+                if self._settings.install.custom_metrics:
+                    tasks.create_task(self._metrics.run())
                 tasks.create_task(self._loop.run(reflectors))
         finally:
             await server.stop(0)

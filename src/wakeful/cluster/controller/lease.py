@@ -15,6 +15,8 @@ from wakeful import clock
 from wakeful.cluster.controller.api import CONFLICT, LEASE, NOT_FOUND, Kind, Manifest, Refusal, unreachable_or
 from wakeful.cluster.manifests import CONTROLLER
 
+ADDRESS = "wakeful.dev/address"
+"""Annotation: where who leads is reached by the others."""
 NAME = CONTROLLER
 """The role lets the controller change the Lease of this name alone."""
 EPOCH_ORIGIN = 1_577_836_800
@@ -49,6 +51,8 @@ class LeaseView(NamedTuple):
     """When its record was first seen as it is now."""
     renewed: float | None = None
     """When this process last renewed it; None: it does not lead."""
+    address: str = ""
+    """Of its holder, where that one told it."""
 
 
 class Acquire(NamedTuple):
@@ -98,7 +102,10 @@ class Store(Protocol):
 class Lease:
     """Runs `lead(epoch)` as long as this process holds the Lease, and cancels it when it does not any more."""
 
-    def __init__(self, store: Store, me: str, cfg: LeaseConfig, say: Callable[[str], None], *, now: clock.Clock = clock.monotonic) -> None:
+    def __init__(
+        self, store: Store, me: str, cfg: LeaseConfig, say: Callable[[str], None], *, address: str = "", now: clock.Clock = clock.monotonic
+    ) -> None:
+        self._address = address
         self._store, self._me, self._cfg, self._say, self._now = store, me, cfg, say, now
         self._view: LeaseView | None = None
         self._version = ""
@@ -114,6 +121,11 @@ class Lease:
     @property
     def holder(self) -> str:
         return self._view.holder if self._view else ""
+
+    @property
+    def address(self) -> str:
+        """Of who leads; empty: not known."""
+        return self._view.address if self._view else ""
 
     async def run(self, lead: Callable[[int], Awaitable[None]]) -> None:
         """Until cancelled, and then the Lease is given back. An error of `lead` gives it back, too, and ends this."""
@@ -182,16 +194,17 @@ class Lease:
         seen = self._view.seen if self._view is not None and record == self._record else self._now()
         self._record, self._version = record, found["metadata"]["resourceVersion"]
         duration = float(spec.get("leaseDurationSeconds") or self._cfg.duration)
-        self._view = LeaseView(spec.get("holderIdentity") or "", int(spec.get("leaseTransitions") or 0), duration, seen, renewed)
+        address = (found["metadata"].get("annotations") or {}).get(ADDRESS, "")
+        self._view = LeaseView(spec.get("holderIdentity") or "", int(spec.get("leaseTransitions") or 0), duration, seen, renewed, address)
 
     async def _acquire(self, step: Acquire) -> int:
         epoch = step.epoch if step.epoch is not None else int(clock.wall()) - EPOCH_ORIGIN
         asked = self._now()
         spec = self._spec(leaseTransitions=epoch, acquireTime=_stamp())
         if step.epoch is None:
-            answer = self._store.create(LEASE, {"metadata": {"name": NAME}, "spec": spec})
+            answer = self._store.create(LEASE, {"metadata": {"name": NAME, **self._addressed()}, "spec": spec})
         else:
-            answer = self._store.patch(LEASE, NAME, {"metadata": {"resourceVersion": self._version}, "spec": spec})
+            answer = self._store.patch(LEASE, NAME, {"metadata": {"resourceVersion": self._version, **self._addressed()}, "spec": spec})
         self._take(await unreachable_or(answer, self._cfg.deadline), asked)
         return epoch
 
@@ -215,6 +228,9 @@ class Lease:
         self._view = self._view._replace(renewed=None)
         with suppress(Refusal):  # then it runs out
             await unreachable_or(self._store.patch(LEASE, NAME, body), self._cfg.retry)
+
+    def _addressed(self) -> Manifest:
+        return {"annotations": {ADDRESS: self._address}} if self._address else {}
 
     def _spec(self, **more: Any) -> Manifest:
         seconds = max(1, round(self._cfg.duration))

@@ -106,7 +106,7 @@ def held(one: HeldNow) -> Held:
 
 
 def use(one: UseNow) -> Use:
-    return Use(one.arrived, one.completed, one.lag, one.busy, one.last_used)
+    return Use(one.arrived, one.completed, one.lag, one.busy, one.last_used, one.rate)
 
 
 def adopt(world: World, uid: str, now: float) -> set[str]:

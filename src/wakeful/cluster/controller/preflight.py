@@ -13,12 +13,11 @@ from wakeful.cluster.controller.api import (
     SELDON_MODEL,
     SELDON_SERVER,
     SERVER,
-    TOKEN_REVIEW,
     Api,
     Kind,
     Refusal,
 )
-from wakeful.cluster.install import COMPONENT, REVIEW, Right, rights_of
+from wakeful.cluster.install import COMPONENT, Right, cluster_rights_of, rights_of
 from wakeful.cluster.manifests import Install
 
 
@@ -34,7 +33,11 @@ async def look(api: Api, install: Install) -> Fault | None:
         flag = " --seldon" if any(kind.group == SELDON_MODEL.group for kind in missing) else ""
         hint = ("hint", f"wakeful cluster crds{flag} | kubectl apply --server-side -f -")
         return Fault(f"the cluster does not know the kinds {', '.join(map(str, missing))}", (hint,))
-    if refused := [note for right in [*rights_of(install), REVIEW] async for note in _refused(api, right)]:
+    if refused := [
+        note
+        for namespace, rights in ((api.namespace, rights_of(install)), ("", cluster_rights_of(install)))
+        for right in rights async for note in _refused(api, right, namespace)
+    ]:
         hint = ("hint", f"wakeful cluster manifests -n {api.namespace} has the roles and their bindings")
         return Fault(f"this account has not the rights that it needs in the namespace {api.namespace}", (*refused, hint))
     return None
@@ -63,21 +66,19 @@ async def _is_known(api: Api, kind: Kind) -> bool:
     return True
 
 
-async def _refused(api: Api, right: Right) -> AsyncIterator[tuple[str, str]]:
-    """Verbs and resources that the API server would refuse, and what they are for."""
+async def _refused(api: Api, right: Right, namespace: str) -> AsyncIterator[tuple[str, str]]:
+    """Verbs and resources that the API server would refuse, and what they are for. Without a namespace: in all of them."""
     for resource in right.resources:
         asked = [(verb, name) for verb in right.verbs for name in right.names or ("",)]
-        allowed = await asyncio.gather(*(_is_allowed(api, right.group, resource, verb, name) for verb, name in asked))
+        allowed = await asyncio.gather(*(_is_allowed(api, namespace, right.group, resource, verb, name) for verb, name in asked))
         verbs = dict.fromkeys(verb for (verb, _), good in zip(asked, allowed, strict=True) if not good)
         if verbs:
             group = f".{right.group}" if right.group else ""
             yield f"{', '.join(verbs)} {resource}{group}{''.join(f' {name}' for name in right.names)}", right.why
 
 
-async def _is_allowed(api: Api, group: str, resource: str, verb: str, name: str) -> bool:
+async def _is_allowed(api: Api, namespace: str, group: str, resource: str, verb: str, name: str) -> bool:
     resource, _, subresource = resource.partition("/")
-    attributes = {"namespace": api.namespace, "verb": verb, "group": group, "resource": resource, "subresource": subresource, "name": name}
-    if resource == TOKEN_REVIEW.plural:
-        del attributes["namespace"]
+    attributes = {"namespace": namespace, "verb": verb, "group": group, "resource": resource, "subresource": subresource, "name": name}
     answer = await api.create(ACCESS_REVIEW, {"spec": {"resourceAttributes": attributes}})
     return bool((answer.get("status") or {}).get("allowed"))

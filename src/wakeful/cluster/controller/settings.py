@@ -27,6 +27,8 @@ class Settings:
     http_port: int = CONTROLLER_HTTP
     lease: LeaseConfig = field(default_factory=LeaseConfig)
     limits: Limits = field(default_factory=Limits)
+    address: str = ""
+    """Where the other controllers reach this one; empty: nowhere."""
     service: str = CONTROLLER
     """Name under which agents and gateways find it."""
     insecure: bool = False

@@ -193,6 +193,8 @@ class Use(NamedTuple):
     """Share of time in which a run was active."""
     last_used: float = 0.0
     """When the last request arrived; 0: never."""
+    rate: float = 0.0
+    """Requests a second that arrived. Nothing is decided by it: autoscalers ask."""
 
 
 @dataclass(slots=True)
