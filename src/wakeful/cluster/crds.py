@@ -28,9 +28,9 @@ def crds(dialects: Iterable[Dialect] = ("wakeful",)) -> list[dict[str, Any]]:
 def _counts(least_maximum: int, default: int | None = None) -> Schema:
     replicas = {**_COUNT, "minimum": 0, "maximum": 1000}
     return {
-        "replicas": replicas if default is None else replicas | {"default": default},
-        "minReplicas": replicas,
-        "maxReplicas": {**replicas, "minimum": least_maximum},
+        "replicas": {"description": "the count; between bounds, where it starts", **replicas} | ({} if default is None else {"default": default}),
+        "minReplicas": {"description": "with it or maxReplicas the count follows load; this is the lowest", **replicas},
+        "maxReplicas": {"description": "with it or minReplicas the count follows load; this is the highest", **replicas, "minimum": least_maximum},
     }
 
 
@@ -99,7 +99,7 @@ def _model_spec() -> Schema:
         "server": {"description": "the only Server that it may be on", **_NAME},
         **_counts(1),
         "pinned": {"description": "never put to sleep", "type": "boolean"},
-        "autoscaling": _AUTOSCALING,
+        "autoscaling": {**_AUTOSCALING, "description": "when its count changes; it needs minReplicas or maxReplicas"},
         "serving": {"description": "the keys of [[models]] in the daemon's file", **serving_schema()},
     }, required=["storageUri"], rules=_MODEL_RULES)
 
