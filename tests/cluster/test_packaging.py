@@ -65,6 +65,19 @@ def rendered(template: str, values: dict[str, Any], namespace: str) -> str:
     return text
 
 
+@pytest.mark.parametrize("switch", ["seldon", "storage_secrets", "custom_metrics"])
+def test_an_overlay_adds_its_rights_and_the_base_has_none_of_them(switch: str) -> None:
+    name = switch.replace("_", "-")
+    base = _by_name(read((DEPLOY / "kustomize/base/install.yaml").read_text()))
+    added = _by_name(read((DEPLOY / f"kustomize/components/{name}/objects.yaml").read_text()))
+    [patch] = yaml.safe_load((DEPLOY / f"kustomize/components/{name}/kustomization.yaml").read_text())["patches"]
+
+    assert not base.keys() & added.keys()
+    assert yaml.safe_load(patch["patch"]) == [{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": f"--{name}"}]
+    if switch == "storage_secrets":
+        assert [one["rules"] for one in added.values() if "rules" in one] == [[{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]]
+
+
 def test_no_registry_is_named() -> None:
     for path, text in files().items():
         images = re.findall(r"image: ?(\S+)|envoy: ?(\S+)", text)

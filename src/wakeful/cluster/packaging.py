@@ -14,7 +14,7 @@ from wakeful.cluster.crds import crds
 from wakeful.cluster.documents import Manifest, written
 from wakeful.cluster.groups import GROUP, VERSION
 from wakeful.cluster.install import install_objects
-from wakeful.cluster.manifests import Install
+from wakeful.cluster.manifests import CONTROLLER, Install
 
 _MADE = "# Made from src/wakeful/cluster by `python -m wakeful.cluster.packaging deploy`; a test holds it up to date.\n"
 _KUSTOMIZATION = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "namespace": Install().namespace}
@@ -39,18 +39,13 @@ def _kustomize() -> dict[str, str]:
         "kustomize/base/crds.yaml": written(crds()),
         "kustomize/base/install.yaml": written([namespace, *install_objects(install)]),
         "kustomize/base/kustomization.yaml": written([{**_KUSTOMIZATION, "resources": ["crds.yaml", "install.yaml"]}]),
-        "kustomize/overlays/seldon/seldon.yaml": written([*crds(("seldon",)), *_added(install, replace(install, seldon=True))]),
-        "kustomize/overlays/seldon/patch.yaml": written(_changed(install, replace(install, seldon=True))),
-        "kustomize/overlays/seldon/kustomization.yaml": written([
-            {**_KUSTOMIZATION, "resources": ["../../base", "seldon.yaml"], "patches": [{"path": "patch.yaml"}]}]),
     }
-    on = replace(install, custom_metrics=True)
-    made |= {
-        "kustomize/overlays/custom-metrics/custom-metrics.yaml": written(_added(install, on)),
-        "kustomize/overlays/custom-metrics/patch.yaml": written(_changed(install, on)),
-        "kustomize/overlays/custom-metrics/kustomization.yaml": written([
-            {**_KUSTOMIZATION, "resources": ["../../base", "custom-metrics.yaml"], "patches": [{"path": "patch.yaml"}]}]),
-    }
+    for switch in _SWITCHES:
+        name, kinds = _path_name(switch), crds(("seldon",)) if switch == "seldon" else []
+        made[f"kustomize/components/{name}/objects.yaml"] = written([*kinds, *_added(install, _on(switch, install))])
+        made[f"kustomize/components/{name}/kustomization.yaml"] = written([_component(switch)])
+        made[f"kustomize/overlays/{name}/kustomization.yaml"] = written([
+            {**_KUSTOMIZATION, "resources": ["../../base"], "components": [f"../../components/{name}"]}])
     for name, server in (("cpu", _server({"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "4Gi"}})),
                          ("gpu", _server({"requests": {"cpu": "2", "memory": "16Gi"}, "limits": {"memory": "16Gi", "nvidia.com/gpu": 1}}))):
         made[f"kustomize/overlays/{name}/server.yaml"] = written([server])
@@ -64,14 +59,31 @@ def _server(resources: Manifest) -> Manifest:
     return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "Server", "metadata": {"name": "server"}, "spec": {"replicas": 1, "resources": resources}}
 
 
+def _component(switch: str) -> Manifest:
+    """What a switch adds to whatever has the base: several can be in one kustomization, as each adds its flag to those that are there."""
+    patch = [{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": _flag(switch)}]
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "resources": ["objects.yaml"],
+        "patches": [{"target": {"kind": "Deployment", "name": CONTROLLER}, "patch": written([patch])}],
+    }
+
+
+def _path_name(switch: str) -> str:
+    return switch.replace("_", "-")
+
+
+def _flag(switch: str) -> str:
+    return f"--{_path_name(switch)}"
+
+
+def _on(switch: str, install: Install) -> Install:
+    changes: dict[str, Any] = {switch: True}
+    return replace(install, **changes)
+
+
 def _added(before: Install, after: Install) -> list[Manifest]:
     there = [_identity(one) for one in install_objects(before)]
     return [one for one in install_objects(after) if _identity(one) not in there]
-
-
-def _changed(before: Install, after: Install) -> list[Manifest]:
-    there = {_identity(one): one for one in install_objects(before)}
-    return [one for one in install_objects(after) if there.get(_identity(one), one) != one]
 
 
 def _identity(one: Manifest) -> tuple[str, str]:
@@ -88,6 +100,10 @@ _MARKS = {
     "90001": "{{ .Values.controllers }}", "90002": "{{ .Values.gateways }}",
 }
 _KEEP = {"helm.sh/resource-policy": "keep"}
+_KINDS = """\
+# The kinds themselves come with the release. Not with a second one in the same cluster: Helm refuses what another release has brought.
+kinds: true
+"""
 _NOTES = """\
 Wakeful serves the namespace {{ .Release.Namespace }}. Next, a Server to put Models on:
 
@@ -111,13 +127,12 @@ def _helm() -> dict[str, str]:
     switches = "".join(f"# {meaning}.\n{_value_name(name)}: false\n" for name, meaning in _SWITCHES.items())
     return {
         "helm/wakeful/Chart.yaml": written([chart]),
-        "helm/wakeful/values.yaml": f"# Images, as the cluster's own registry has them.\n{written([values])}{switches}",
+        "helm/wakeful/values.yaml": f"# Images, as the cluster's own registry has them.\n{written([values])}{switches}{_KINDS}",
         # Not in crds/, which Helm would never upgrade.
-        "helm/wakeful/templates/crds.yaml": written(_kept(crds())),
+        "helm/wakeful/templates/crds.yaml": _behind("kinds", written(_kept(crds()))),
         "helm/wakeful/templates/install.yaml": _marked(written(_always())),
-        "helm/wakeful/templates/seldon.yaml": _switched("seldon", _kept(crds(("seldon",)))),
-        "helm/wakeful/templates/storage-secrets.yaml": _switched("storage_secrets", []),
-        "helm/wakeful/templates/custom-metrics.yaml": _switched("custom_metrics", []),
+        "helm/wakeful/templates/seldon-crds.yaml": _behind("seldon", _behind("kinds", written(_kept(crds(("seldon",)))))),
+        **{f"helm/wakeful/templates/{_path_name(switch)}.yaml": _switched(switch) for switch in _SWITCHES},
         "helm/wakeful/templates/NOTES.txt": _NOTES,
     }
 
@@ -146,15 +161,13 @@ def _always() -> list[Manifest]:
     return [one for one in install_objects(replace(_MARKED, **everything)) if _identity(one) not in extra]
 
 
-def _switched(switch: str, objects: list[Manifest]) -> str:
-    """`objects`, and those that an installation has more when a field of it is switched on."""
-    text = written([*objects, *_added(_MARKED, _on(switch))])
-    return f"{{{{- if .Values.{_value_name(switch)} }}}}\n{_marked(text)}{{{{- end }}}}\n"
+def _switched(switch: str) -> str:
+    """What an installation has more when a field of it is switched on."""
+    return _behind(_value_name(switch), _marked(written(_added(_MARKED, _on(switch, _MARKED)))))
 
 
-def _on(switch: str) -> Install:
-    changes: dict[str, Any] = {switch: True}
-    return replace(_MARKED, **changes)
+def _behind(value: str, text: str) -> str:
+    return f"{{{{- if .Values.{value} }}}}\n{text}{{{{- end }}}}\n"
 
 
 def _marked(text: str) -> str:
@@ -162,7 +175,7 @@ def _marked(text: str) -> str:
     for mark, value in _MARKS.items():
         text = text.replace(mark, value)
     for switch in _SWITCHES:
-        flag = f"{_FLAGS}- --{switch.replace('_', '-')}\n"
+        flag = f"{_FLAGS}- {_flag(switch)}\n"
         text = text.replace(flag, f"{_FLAGS}{{{{- if .Values.{_value_name(switch)} }}}}\n{flag}{_FLAGS}{{{{- end }}}}\n")
     return text
 

@@ -105,11 +105,18 @@ class Cluster:
 
     def kubectl(self, *arguments: str, good: bool = True, stdin: str = "") -> str:
         """The real one, in this namespace: what it prints. `good=False`: it must fail, and why is returned."""
+        return self._told("kubectl", arguments, good, stdin)
+
+    def helm(self, *arguments: str, good: bool = True) -> str:
+        """As `kubectl`."""
+        return self._told("helm", arguments, good)
+
+    def _told(self, program: str, arguments: Sequence[str], good: bool, stdin: str = "") -> str:
         done = subprocess.run(
-            [str(self.plane.programs / "kubectl"), "--kubeconfig", str(self.plane.kubeconfig_path), "--namespace", self.namespace, *arguments],
+            [str(self.plane.programs / program), "--kubeconfig", str(self.plane.kubeconfig_path), "--namespace", self.namespace, *arguments],
             input=stdin, capture_output=True, text=True, timeout=120, check=False, env={"HOME": str(self.directory)},
         )
-        assert (done.returncode == 0) == good, f"kubectl {shlex.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+        assert (done.returncode == 0) == good, f"{program} {shlex.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout if good else done.stderr
 
     def node(self, name: str = "a", *, labels: Mapping[str, str] | None = None) -> Node:

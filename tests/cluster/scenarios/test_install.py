@@ -1,4 +1,4 @@
-"""What is shipped, as docs/cluster.md installs and removes it: pods of controller and gateway are made by Deployments from deploy/kustomize alone."""
+"""What is shipped, as docs/cluster.md installs and removes it: pods of controller and gateway are made by Deployments from deploy alone."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,6 +58,25 @@ def test_what_is_shipped_serves_is_restarted_under_load_and_is_removed(empty: Cl
 
     reader.follow(section(page, "Removing"))
     cluster.until(lambda: not _left(cluster), 90, "nothing is left")
+
+
+def test_helm_does_the_same_for_two_namespaces_and_leaves_the_kinds(empty: Cluster) -> None:
+    """With the guide's command. What Helm writes over our labels and fields of its own must not keep the parts from each other."""
+    cluster, chart = empty, str(DEPLOY / "helm/wakeful")
+    cluster.helm("install", "wakeful", chart, "--create-namespace", "--set", f"image={IMAGE}")
+    for name in (CONTROLLER, GATEWAY):
+        cluster.kubectl("rollout", "status", f"deployment/{name}", "--timeout=110s")
+    cluster.helm("upgrade", "wakeful", chart, "--reuse-values", "--set", "storageSecrets=true,controllers=1")
+    cluster.until(lambda: len([pod for pod in cluster.pods() if pod.name.startswith(CONTROLLER)]) == 1, 60, "one controller is left")
+
+    other = ("install", "other", chart, "--namespace", "other", "--create-namespace", "--set", "controllers=0,gateways=0")
+    assert "cannot be imported into the current release" in cluster.helm(*other, good=False)
+    cluster.helm(*other, "--set", "kinds=false")
+    cluster.helm("uninstall", "other", "--namespace", "other")
+
+    cluster.helm("uninstall", "wakeful")
+    cluster.until(lambda: not cluster.pods(), 120, "its pods are gone")
+    assert set(_left(cluster)) == {f"/api/v1/namespaces/{NAMESPACE}", "models.wakeful.dev", "servers.wakeful.dev"}
 
 
 def _replace(cluster: Cluster, name: str, *command: str) -> None:

@@ -4,7 +4,9 @@ Scenarios 36 (all that is deployed passes a dry run), 37 (each bad manifest name
 """
 
 import json
+import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,10 @@ from tests.cluster.ground.api import ApiError, Object
 from tests.cluster.ground.cluster import Cluster
 from tests.cluster.ground.control_plane import ControlPlane
 from tests.cluster.ground.manifests import TFSIMPLE
-from tests.cluster.test_packaging import DEPLOY, rendered
+from tests.cluster.test_packaging import DEPLOY
 from wakeful.cluster.crds import crds
 from wakeful.cluster.dialects import DIALECTS, as_told
+from wakeful.cluster.install import install_objects
 from wakeful.cluster.manifests import Install, desired_objects
 from wakeful.cluster.planning.rollout import StsPatch
 from wakeful.cluster.planning.status import Observed, model_status, server_status
@@ -35,8 +38,6 @@ from wakeful.cluster.planning.world import (
     State,
     World,
 )
-
-pytestmark = pytest.mark.usefixtures("seldon_kinds")
 
 pytestmark = pytest.mark.usefixtures("seldon_kinds")
 OURS, SELDONS = "wakeful.dev/v1alpha1", "mlops.seldon.io/v1alpha1"
@@ -71,14 +72,48 @@ def dry_run(cluster: Cluster, objects: list[Object]) -> None:
             cluster.apply({**one, "metadata": metadata}, dryRun="All")
 
 
-@pytest.mark.parametrize("overlay", ["base", "overlays/cpu", "overlays/gpu", "overlays/seldon", "overlays/custom-metrics"])
-def test_kustomize(cluster: Cluster, overlay: str) -> None:
-    made = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(DEPLOY / "kustomize" / overlay))))
+BASE, ALL = Install(), Install(seldon=True, storage_secrets=True, custom_metrics=True)
+SWITCHED = {"seldon": replace(BASE, seldon=True), "storage-secrets": replace(BASE, storage_secrets=True),
+            "custom-metrics": replace(BASE, custom_metrics=True)}
+"""Overlays and components of deploy/kustomize, and what they install."""
 
+
+def kustomized(cluster: Cluster, directory: Path) -> list[Object]:
+    return list(yaml.safe_load_all(cluster.kubectl("kustomize", str(directory))))
+
+
+def by_name(objects: list[Object]) -> dict[tuple[str, str], Object]:
+    """The namespace aside, which Helm does not make."""
+    return {(one["kind"], one["metadata"]["name"]): one for one in objects if one["kind"] != "Namespace"}
+
+
+def installed(install: Install) -> dict[tuple[str, str], Object]:
+    return by_name([*crds(("wakeful", "seldon") if install.seldon else ("wakeful",)), *install_objects(install)])
+
+
+@pytest.mark.parametrize(("path", "install"), [("base", BASE), *((f"overlays/{name}", install) for name, install in SWITCHED.items())])
+def test_kustomize(cluster: Cluster, path: str, install: Install) -> None:
+    made = kustomized(cluster, DEPLOY / "kustomize" / path)
+    assert by_name(made) == installed(install)
     dry_run(cluster, made)
-    assert {one["metadata"].get("namespace", "wakeful") for one in made} == {"wakeful"}
-    controller = next(one for one in made if one["kind"] == "Deployment" and one["metadata"]["name"] == "wakeful-controller")
-    assert ("--seldon" in controller["spec"]["template"]["spec"]["containers"][0]["args"]) is (overlay == "overlays/seldon")
+
+
+@pytest.mark.parametrize("overlay", ["cpu", "gpu"])
+def test_kustomize_with_a_server(cluster: Cluster, overlay: str) -> None:
+    made = kustomized(cluster, DEPLOY / "kustomize/overlays" / overlay)
+    [server] = [one for one in made if one["kind"] == "Server"]
+    assert by_name(made) == installed(BASE) | by_name([server])
+    assert server["metadata"]["namespace"] == BASE.namespace
+    dry_run(cluster, made)
+
+
+def test_what_overlays_add_can_be_had_together(cluster: Cluster, tmp_path: Path) -> None:
+    """As the guide says: in a kustomization of one's own, with the same components."""
+    base, *components = (os.path.relpath(DEPLOY / "kustomize" / name, tmp_path) for name in ("base", *(f"components/{one}" for one in SWITCHED)))
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({"resources": [base], "components": components}))
+    made = kustomized(cluster, tmp_path)
+    assert by_name(made) == installed(ALL)
+    dry_run(cluster, made)
 
 
 def test_an_overlay_with_a_server_is_applied_twice_or_after_the_base(tmp_path: Path) -> None:
@@ -100,11 +135,34 @@ def test_an_overlay_with_a_server_is_applied_twice_or_after_the_base(tmp_path: P
         plane.close()
 
 
-@pytest.mark.parametrize("on", [False, True])
-def test_helm(cluster: Cluster, on: bool) -> None:
-    values = yaml.safe_load((DEPLOY / "helm/wakeful/values.yaml").read_text()) | {"seldon": on, "storageSecrets": on, "customMetrics": on}
-    for path in sorted((DEPLOY / "helm/wakeful/templates").glob("*.yaml")):
-        dry_run(cluster, [one for one in yaml.safe_load_all(rendered(path.read_text(), values, cluster.namespace)) if one])
+@pytest.mark.parametrize(("values", "install"), [
+    ({}, BASE), ({"seldon": True}, SWITCHED["seldon"]), ({"storageSecrets": True}, SWITCHED["storage-secrets"]),
+    ({"customMetrics": True}, SWITCHED["custom-metrics"]),
+    ({"image": "registry.example/wakeful:0.1", "envoy": "registry.example/envoy@sha256:00", "controllers": 1, "gateways": 3,
+      "seldon": True, "storageSecrets": True, "customMetrics": True},
+     replace(ALL, image="registry.example/wakeful:0.1", envoy="registry.example/envoy@sha256:00", controllers=1, gateways=3)),
+])
+def test_helm(cluster: Cluster, values: dict[str, Any], install: Install) -> None:
+    """By Helm itself, with each of its values; what it makes is what kustomize makes but for the note that keeps the kinds."""
+    made = template(cluster, values)
+    for one in made:
+        if one["kind"] == "CustomResourceDefinition":
+            assert one["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+    assert by_name(made) == installed(replace(install, namespace=cluster.namespace))
+    dry_run(cluster, made)
+
+
+def test_helm_without_the_kinds(cluster: Cluster) -> None:
+    made = template(cluster, {"kinds": False, "seldon": True})
+    assert by_name(made) == by_name(install_objects(Install(namespace=cluster.namespace, seldon=True)))
+
+
+def template(cluster: Cluster, values: dict[str, Any]) -> list[Object]:
+    chart = str(DEPLOY / "helm/wakeful")
+    told = cluster.helm("lint", "--strict", chart)
+    assert "0 chart(s) failed" in told
+    words = [word for name, value in values.items() for word in ("--set-json", f"{name}={json.dumps(value)}")]
+    return [one for one in yaml.safe_load_all(cluster.helm("template", "wakeful", chart, *words)) if one]
 
 
 def test_the_objects_of_a_server(cluster: Cluster) -> None:
