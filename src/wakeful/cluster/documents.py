@@ -22,8 +22,8 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 _Plain.add_representer(str, _text)
 
 
-def written(objects: Iterable[Manifest]) -> str:
-    """One document an object."""
+def written(objects: Iterable[Manifest | list[Manifest]]) -> str:
+    """One document an object, or a list of changes (JSON patch)."""
     return yaml.dump_all(objects, Dumper=_Plain, sort_keys=False, width=140, allow_unicode=True)
 
 

@@ -61,7 +61,7 @@ def _server(resources: Manifest) -> Manifest:
 
 def _component(switch: str) -> Manifest:
     """What a switch adds to whatever has the base: several can be in one kustomization, as each adds its flag to those that are there."""
-    patch = [{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": _flag(switch)}]
+    patch: list[Manifest] = [{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": _flag(switch)}]
     return {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "resources": ["objects.yaml"],
         "patches": [{"target": {"kind": "Deployment", "name": CONTROLLER}, "patch": written([patch])}],
