@@ -74,7 +74,7 @@ def test_pods_of_a_server() -> None:
     (f"{HERE}/models.wakeful.dev/cow/infer_rps", 404, 'models.wakeful.dev "cow" not found'),
     (f"{HERE}/models.mlops.seldon.io/cat/infer_rps", 404, "no metrics of models.mlops.seldon.io"),
     (f"{HERE}/services/cat/infer_rps", 404, "no metrics of services"),
-    (f"{HERE}/models.wakeful.dev/new/infer_rps", 404, "nothing is known yet"),
+    (f"{HERE}/models.wakeful.dev/new/infer_rps", 404, "not enough is known yet"),
     (f"{HERE}/pods/cow/infer_rps", 404, 'pods "cow" not found'),
     (f"{HERE}/pods/*/infer_rps?labelSelector=app%3Dx", 400, "wakeful.dev/server=NAME alone, and the selector is app=x"),
     (f"{HERE}/models.wakeful.dev/cat/infer_rps?metricLabelSelector=a%3Db", 400, "has no labels"),
@@ -87,11 +87,19 @@ def test_what_is_not_known_is_a_status(path: str, code: int, word: str) -> None:
     assert word in found.body["message"]
 
 
-def test_silent_agents_are_no_zero() -> None:
+@pytest.mark.parametrize("silent", [("u0",), ("u1",), ("u0", "u1")])
+def test_silent_agents_are_no_zero(silent: tuple[str, ...]) -> None:
     made = world()
-    for replica in made.replicas.values():
-        replica.agent = None
+    for uid in silent:
+        made.replicas[uid].agent = None
     assert [ask(f"{HERE}/{about}/infer_rps", made).code for about in ("models.wakeful.dev/cat", "servers.wakeful.dev/triton")] == [404, 404]
+
+
+def test_a_lost_pod_is_not_waited_for() -> None:
+    made = world()
+    made.replicas["u1"].agent, made.replicas["u1"].lost = None, True
+    (item,) = ask(f"{HERE}/models.wakeful.dev/cat/infer_rps", made).body["items"]
+    assert item["value"] == "10500m"
 
 
 def test_what_there_is() -> None:

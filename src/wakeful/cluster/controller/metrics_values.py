@@ -107,8 +107,9 @@ def _object(world: World, dialects: Iterable[Dialect], resource: str, name: str)
     if entry is None or entry.spec.dialect != dialect:
         raise _Refused(404, "NotFound", f'{resource} "{name}" not found')
     uses = [use for each, pod, use in _served(world) if (each == name if model is not None else world.replicas[pod].server == name)]
-    if not uses and not _heard(world, name, of_model=model is not None):
-        raise _Refused(404, "NotFound", f'nothing is known yet of {resource} "{name}": no agent has spoken that has it')
+    unserved = model is not None and bool(model.placements) and not uses
+    if unserved or _is_partly_silent(world, name, of_model=model is not None):
+        raise _Refused(404, "NotFound", f'not enough is known yet of {resource} "{name}": not every agent has spoken that may have it')
     yield name, uses
 
 
@@ -121,12 +122,11 @@ def _served(world: World) -> Iterator[tuple[str, str, Use]]:
                 yield name, uid, replica.agent.use.get(name, Use())
 
 
-def _heard(world: World, name: str, *, of_model: bool) -> bool:
-    """Does nothing serve for sure? Of a Model without copies, and of a Server whose agents have spoken, that is known."""
-    if of_model:
-        return not world.models[name].placements
-    pods = [one for one in world.replicas.values() if one.server == name]
-    return not pods or any(one.agent is not None for one in pods)
+def _is_partly_silent(world: World, name: str, *, of_model: bool) -> bool:
+    """Is there a pod that serves some of it, and whose agent has not spoken? A sum without it would look like rest."""
+    uids = world.models[name].placements if of_model else [uid for uid, one in world.replicas.items() if one.server == name]
+    replicas = (world.replicas.get(uid) for uid in uids)
+    return any(one is not None and one.ready and not one.lost and one.agent is None for one in replicas)
 
 
 _SELECTOR = re.compile(rf"{re.escape(SERVER_LABEL)}==?([-a-z0-9]+)")
