@@ -1,7 +1,10 @@
 """Scenario 21: more models than a server may have. Its sums stay what they are, and who finds no room is told why.
 
-925 of them are planned in `tests/cluster/planning/test_many_models.py`; here are as many as a daemon on a busy machine loads in half a minute.
+925 of them are planned in `tests/cluster/planning/test_many_models.py`; here are as many as a daemon on a busy machine loads in half a minute, or by
+hand as many as WAKEFUL_TEST_MODELS says.
 """
+
+import os
 
 from tests.cluster.ground import models
 from tests.cluster.ground.api import Object, condition_of
@@ -9,8 +12,11 @@ from tests.cluster.ground.cluster import Cluster
 from tests.cluster.ground.manifests import model, server
 
 MIB = 1 << 20
-COUNT, DECLARED, CAPACITY = 100, 20, 1000
-"""MiB. With a tenth of overcommit 55 fit."""
+COUNT = int(os.environ.get("WAKEFUL_TEST_MODELS", "100"))
+DECLARED, CAPACITY = 20, COUNT * 10
+"""MiB. With a tenth of overcommit 55 of a hundred fit."""
+PATIENCE = float(max(90, COUNT))
+"""Seconds for so many to load."""
 FIT = int(CAPACITY * 1.1) // DECLARED
 
 
@@ -39,11 +45,11 @@ def test_sums_stay_what_they_are_and_the_rest_is_refused_clearly(cluster: Cluste
     def promised() -> int:
         return sum(one["status"]["artifact"].get("footprintBytes") or DECLARED * MIB for one in split()[0])
 
-    cluster.until(lambda: sum(map(len, split())) == COUNT, 90, "each serves, or says why not")
+    cluster.until(lambda: sum(map(len, split())) == COUNT, PATIENCE, "each serves, or says why not")
     serving, refused = split()
     assert len(serving) >= FIT
     assert all("triton: memory on 1 of 1 replica" in condition_of(one, "Placed")["message"] for one in refused)
     cluster.until(lambda: registered() == promised(), what="the sum is that of the models that serve")
     for name in names:
         cluster.delete("Model", name)
-    cluster.until(lambda: registered() == 0, 60, "nothing is left")
+    cluster.until(lambda: registered() == 0, PATIENCE, "nothing is left")
