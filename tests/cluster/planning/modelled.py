@@ -10,7 +10,7 @@ from wakeful.cluster.planning.apply import apply
 from wakeful.cluster.planning.effects import Effect, Mark, Note, Put
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.moves import target_of
-from wakeful.cluster.planning.plan import affected, plan
+from wakeful.cluster.planning.plan import affected, give_room, plan, seekers
 from wakeful.cluster.planning.revisions import respecify
 from wakeful.cluster.planning.routing import desired, endpoints
 from wakeful.cluster.planning.world import (
@@ -49,6 +49,7 @@ class Pod:
 
     uid: str
     capacity: int
+    capabilities: frozenset[str]
     models: dict[str, Loaded] = field(default_factory=dict)
     use: dict[str, Use] = field(default_factory=dict)
 
@@ -100,6 +101,8 @@ class Cluster:
         """Pods whose agent has no stream."""
         self.told: list[tuple[float, Effect]] = []
         self.dirty: set[str] = set()
+        self.lot: int | None = None
+        """Models of which something was heard that one plan looks at; None: all."""
         self._sent: dict[str, frozenset[str]] = {}
         self._lives = 0
 
@@ -116,7 +119,7 @@ class Cluster:
         uid = f"{pod}/{self._lives}"
         server, _, ordinal = pod.rpartition("-")
         agent = Agent(frozenset(capabilities), capacity, 8000, 8001, self.now)
-        self.pods[uid] = Pod(uid, capacity)
+        self.pods[uid] = Pod(uid, capacity, agent.capabilities)
         self.world.replicas[uid] = Replica(uid, pod, server, int(ordinal), f"10.0.0.{self._lives}", ready=True, agent=agent, http_port=8000)
         self.changed(uid)
         return uid
@@ -140,6 +143,13 @@ class Cluster:
         uid = self.uid(pod)
         self.world.replicas[uid].leaving_by = self.now + grace
         self.changed(uid)
+
+    def falter(self, pod: str, *, ready: bool, lost: bool) -> None:
+        """Its node is not heard from, or is again. One that has lost it may still have its agent's stream: then it is not lost."""
+        for uid, replica in self.world.replicas.items():
+            if replica.pod == pod:
+                replica.ready, replica.lost = ready, lost and not ready and replica.agent is None
+                self.changed(uid)
 
     def kill(self, pod: str) -> None:
         """Gone without a word."""
@@ -207,7 +217,7 @@ class Cluster:
             replica.agent = None
             return
         if replica.agent is None:
-            replica.agent = Agent(frozenset({"onnx"}), pod.capacity, 8000, 8001, self.now)
+            replica.agent, replica.lost = Agent(pod.capabilities, pod.capacity, 8000, 8001, self.now), False
             self.changed(uid)
         held = {name: pod.held(name, self.now) for name in pod.models}
         before = replica.agent.held
@@ -225,9 +235,12 @@ class Cluster:
 
     def decide(self) -> list[Effect]:
         """Plan and carry out, and see that nothing is left to do."""
-        effects = plan(self.world, frozenset(self.dirty), self.now, self.limits)
-        dirty, self.dirty = self.dirty, set()
+        dirty = set(sorted(self.dirty)[: self.lot])
+        self.dirty -= dirty
+        effects = plan(self.world, frozenset(dirty), self.now, self.limits)
         apply(self.world, effects)
+        if give_room(effects):
+            self.dirty.update(seekers(self.world))
         self.told += [(self.now, effect) for effect in effects]
         again = [effect for effect in plan(self.world, frozenset(dirty), self.now, self.limits) if not only_tells(effect)]
         assert again == [], f"the same world again: {again}"

@@ -5,6 +5,7 @@ more is registered than may be, and where a second plan of the same world would 
 """
 
 import os
+from dataclasses import replace
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from tests.cluster.planning.modelled import GIB, MIB, Cluster
 from wakeful.cluster.planning.counts import floor_of
 from wakeful.cluster.planning.draft import Draft, holders
 from wakeful.cluster.planning.drain import plan_drain
+from wakeful.cluster.planning.effects import Drop, Put, SetTarget
 from wakeful.cluster.planning.ledger import Ledger
 from wakeful.cluster.planning.placement import place
 from wakeful.cluster.planning.world import Bounds, State, Use
@@ -34,9 +36,10 @@ class Happenings(RuleBasedStateMachine):
         self.cluster.server("triton", 2, overcommit=0.5)
         self.cluster.server("mlserver", 1, overcommit=0.0)
 
-    @initialize(delay=st.sampled_from([0.0, 0.7, 3.0]))
-    def gateways_are_slow(self, delay: float) -> None:
-        self.cluster.ack_delay = delay
+    @initialize(delay=st.sampled_from([0.0, 0.7, 3.0]), lot=st.sampled_from([None, 1, 2]))
+    def gateways_are_slow(self, delay: float, lot: int | None) -> None:
+        """And a plan looks at no more than so many models."""
+        self.cluster.ack_delay, self.cluster.lot = delay, lot
 
     @rule(name=st.sampled_from(MODELS), bounds=BOUNDS, size=st.sampled_from([50, 300, 700, 2000]), server=SERVERS)
     def a_model_is_applied(self, name: str, bounds: Bounds, size: int, server: str | None) -> None:
@@ -47,8 +50,33 @@ class Happenings(RuleBasedStateMachine):
     def a_model_gets_another_revision(self, name: str, revision: str) -> None:
         entry = self.cluster.world.models.get(name)
         if entry is not None:
-            self.cluster.model(name, memory=entry.spec.memory, bounds=entry.spec.bounds, server=entry.spec.server, revision=revision)
+            entry.spec = replace(entry.spec, revision=revision)
+            self.cluster.dirty.add(name)
             self.cluster.decide()
+
+    @rule(name=st.sampled_from(MODELS), server=SERVERS, requires=st.sampled_from([frozenset(), frozenset({"onnx"}), frozenset({"gpu"})]))
+    def a_model_belongs_elsewhere(self, name: str, server: str | None, requires: frozenset[str]) -> None:
+        entry = self.cluster.world.models.get(name)
+        if entry is not None:
+            entry.spec = replace(entry.spec, server=server, requirements=requires)
+            self.cluster.dirty.add(name)
+            self.cluster.decide()
+
+    @rule(name=st.sampled_from(MODELS), hpa=st.booleans(), count=st.sampled_from([None, 0, 1, 3]))
+    def an_autoscaler_comes_goes_or_writes(self, name: str, hpa: bool, count: int | None) -> None:
+        entry = self.cluster.world.models.get(name)
+        if entry is not None:
+            entry.hpa = hpa
+            if count is not None:
+                entry.spec = replace(entry.spec, bounds=entry.spec.bounds._replace(replicas=count))
+            self.cluster.dirty.add(name)
+            self.cluster.decide()
+
+    @rule(pod=st.sampled_from(PODS), ready=st.booleans(), lost=st.booleans())
+    def a_node_falters(self, pod: str, ready: bool, lost: bool) -> None:
+        """Its pods are not ready, and perhaps lost; or they are ready again."""
+        self.cluster.falter(pod, ready=ready, lost=lost)
+        self.cluster.decide()
 
     @rule(name=st.sampled_from(MODELS))
     def a_model_is_deleted(self, name: str) -> None:
@@ -69,10 +97,10 @@ class Happenings(RuleBasedStateMachine):
             self.cluster.dirty.add(name)
             self.cluster.decide()
 
-    @rule(pod=st.sampled_from(PODS), size=st.sampled_from([GIB, 3 * GIB]))
-    def a_pod_starts(self, pod: str, size: int) -> None:
+    @rule(pod=st.sampled_from(PODS), size=st.sampled_from([GIB, 3 * GIB]), can=st.sampled_from([("onnx",), ("onnx", "gpu")]))
+    def a_pod_starts(self, pod: str, size: int, can: tuple[str, ...]) -> None:
         if all(replica.pod != pod for replica in self.cluster.world.replicas.values()):
-            self.cluster.start(pod, size)
+            self.cluster.start(pod, size, can)
             self.cluster.decide()
 
     @rule(pod=st.sampled_from(PODS))
@@ -166,6 +194,8 @@ class Happenings(RuleBasedStateMachine):
         cluster.fails.clear()
         cluster.silent.clear()
         cluster.load_seconds.clear()
+        for pod in PODS:
+            cluster.falter(pod, ready=True, lost=False)
         for uid, pod in list(cluster.pods.items()):
             for name in [name for name, loaded in pod.models.items() if loaded.failed or loaded.ready_at > cluster.now + 10]:
                 del pod.models[name]
@@ -186,7 +216,17 @@ class Happenings(RuleBasedStateMachine):
                 assert len(serving) == cluster.target(name) == len(model.placements), f"{name}: {model.placements}"
             for placement in serving:
                 assert placement.revision in {model.spec.revision, *({"r1", "r2", "r3"} if model.revision_failed else ())}
+        self.nothing_is_left_to_do()
         assert plan_drain(frozenset(), Draft(cluster.world, (), cluster.now, cluster.limits)) == []
+
+    def nothing_is_left_to_do(self) -> None:
+        """As long as nothing happens, only counts may change, which follow load and time."""
+        cluster = self.cluster
+        cluster.told.clear()
+        cluster.run(100, step=1)
+        counted = {effect.model for _, effect in cluster.told if isinstance(effect, SetTarget)}
+        moves = [told for told in cluster.told if isinstance(told[1], Put | Drop) and told[1].model not in counted]
+        assert moves == [], "copies move for ever"
 
 
 Happenings.TestCase.settings = settings(

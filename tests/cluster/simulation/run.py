@@ -20,7 +20,7 @@ from wakeful.cluster.planning.effects import Drop, Effect, Put, Release, ScaleSe
 from wakeful.cluster.planning.kept import restore_model
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.moves import target_of
-from wakeful.cluster.planning.plan import affected, plan
+from wakeful.cluster.planning.plan import affected, give_room, plan, seekers
 from wakeful.cluster.planning.routing import desired, endpoints
 from wakeful.cluster.planning.scaling import CALM
 from wakeful.cluster.planning.world import Bounds, ModelEntry, Owner, ScaleLimits, Scaling, ServerEntry, ServerSpec, State, Use, World
@@ -247,6 +247,8 @@ class Simulation:
         models = sorted({effect.model for effect in effects if isinstance(effect, Put | Drop | SetTarget)})
         before = {name: dict(self.world.models[name].placements) for name in models}
         apply(self.world, effects)
+        if give_room(effects):
+            self._dirty.update(seekers(self.world))
         self._judge.puts(effects, before, self.world, self.now)
         for name in models:
             entry, index = self.world.models[name], self._index[name]

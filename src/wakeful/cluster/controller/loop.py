@@ -23,7 +23,7 @@ from wakeful.cluster.planning.apply import apply
 from wakeful.cluster.planning.counts import is_derived
 from wakeful.cluster.planning.effects import Drop, Effect, Forget, Mark, Note, Put, Release, ScaleServer, SetTarget
 from wakeful.cluster.planning.limits import Limits
-from wakeful.cluster.planning.plan import plan
+from wakeful.cluster.planning.plan import give_room, plan, seekers
 from wakeful.cluster.planning.world import Routing, State, World
 
 TICK = 1.0
@@ -147,6 +147,8 @@ class Loop:
         self._figures.planned(monotonic() - began, effects)
         effects = await self._written_ahead(effects)
         apply(world, effects)
+        if give_room(effects):
+            self._models |= dict.fromkeys(seekers(world))
         self._carry_out([*dirty.notes, *effects])
         models = dirty.models | {name for effect in effects if (name := _model_of(effect))}
         self._to.telling.models(models, dirty.greeted)

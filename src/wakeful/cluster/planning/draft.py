@@ -72,7 +72,8 @@ class Draft:
         """Somewhere there is more room than before."""
         self._before = world.models
         self._touched: dict[str, ModelEntry] = {}
-        for name in names:
+        unweighed = (name for name in world.models if name not in world.ledger)  # restored: they take room, and wait for their turn to be looked at
+        for name in {*names, *unweighed}:
             entry = world.models[name]
             world.ledger.weigh(name, weigh(entry, world, now), holders(entry))
 

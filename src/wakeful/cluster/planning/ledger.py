@@ -56,6 +56,10 @@ class Ledger:
         self._weights: dict[str, Weight] = {}
         self._holders: dict[str, frozenset[str]] = {}
 
+    def __contains__(self, model: str) -> bool:
+        """Was it ever weighed?"""
+        return model in self._weights
+
     def weight(self, model: str) -> Weight:
         return self._weights.get(model, WEIGHTLESS)
 

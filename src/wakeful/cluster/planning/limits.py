@@ -24,6 +24,8 @@ class Limits:
     """Between two looks at a count that the scheduler decides."""
     look: float = 60.0
     """Longest time between two looks at a model, whatever happens."""
+    seekers: int = 100
+    """Models without a place, or with fewer than they should have, that are looked at as soon as room is gained; others after them."""
     drain_loads: int = 8
     """Loads at once on one replica that takes what others leave behind."""
     drain_stall: float = 30.0

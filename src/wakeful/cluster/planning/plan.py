@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from wakeful.cluster.planning import counts, drain
 from wakeful.cluster.planning.draft import Draft, is_coming
-from wakeful.cluster.planning.effects import Effect, Mark, Release, ScaleServer
+from wakeful.cluster.planning.effects import Drop, Effect, Mark, Put, Release, ScaleServer
 from wakeful.cluster.planning.limits import Limits
 from wakeful.cluster.planning.moves import next_moves, observe, pause
 from wakeful.cluster.planning.placement import place
@@ -28,12 +28,13 @@ def plan(world: World, dirty: frozenset[str], now: float, limits: Limits) -> lis
         observe(draft.model(name), draft)
     names = set(due)
     if draft.gained:
-        names |= {name for name, model in world.models.items() if model.short is not None}
+        _also(seekers(draft.world)[: limits.seekers], names, draft)
     ordered = _in_order(names, draft)
     for name in ordered:
         _count(name, draft)
-    moved = _drain(draft)
-    for name in [*ordered, *_in_order(moved - names, draft)]:
+    moved = _drain(draft) - names
+    _also(moved, names, draft)
+    for name in [*ordered, *_in_order(moved, draft)]:
         model = draft.model(name)
         next_moves(model, draft)
         forget_sources(model)
@@ -46,6 +47,25 @@ def plan(world: World, dirty: frozenset[str], now: float, limits: Limits) -> lis
 def affected(world: World, uid: str) -> frozenset[str]:
     """Models to look at when a replica has come, gone or changed: those that it has, and those that look for a place."""
     return frozenset(name for name, model in world.models.items() if uid in model.placements or model.short is not None)
+
+
+def seekers(world: World) -> list[str]:
+    """Models that look for a place: who serves nowhere first, then who has looked for longest."""
+    looking = ((serves(model), model.short.since, name) for name, model in world.models.items() if model.short is not None)
+    return [name for *_, name in sorted(looking)]
+
+
+def give_room(effects: Iterable[Effect]) -> bool:
+    """Is there more room than before, so that all who look for a place are to be looked at?"""
+    return any(isinstance(effect, Drop) or (isinstance(effect, Put) and effect.placement.state is State.FAILED) for effect in effects)
+
+
+def _also(more: Iterable[str], names: set[str], draft: Draft) -> None:
+    """Look at these models, too: at what their replicas say first, for one may have gone of which nobody has heard yet in their name."""
+    for name in more:
+        if name not in names:
+            names.add(name)
+            observe(draft.model(name), draft)
 
 
 def _in_order(names: Iterable[str], draft: Draft) -> list[str]:
