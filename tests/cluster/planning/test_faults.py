@@ -1,5 +1,6 @@
 """Faults that others had (the design's F1 to F23), as far as the planner has to do with them. Each is a sentence on how it is here."""
 
+import math
 from itertools import pairwise
 
 from tests.cluster.planning.modelled import GIB, MIB, Cluster
@@ -321,3 +322,43 @@ def test_f23_a_model_that_never_fits_takes_nobody_s_place() -> None:
     short = cluster.world.models["never"].short
     assert short is not None
     assert short.blocked == {"triton": {"too large": 2}}
+
+
+def test_a_copy_too_many_ends_although_its_pod_is_not_ready() -> None:
+    """Nobody is sent there, so it is no copy that others would have to wait for."""
+    cluster = Cluster()
+    cluster.server(replicas=3)
+    cluster.model("a", 3)
+    cluster.run()
+    cluster.falter("triton-1", ready=False, lost=False)
+    cluster.run()
+    cluster.model("a", 2)
+    cluster.run(10)
+    assert cluster.at("a", *State) == ["triton-0", "triton-2"]
+
+
+def test_a_pod_that_has_gone_does_not_end_the_plan_of_a_model_that_waits_for_its_turn() -> None:
+    """More models hear of it than one plan looks at; one of them is looked at all the same, as room is gained."""
+    cluster = Cluster()
+    cluster.server(replicas=3)
+    cluster.model("a")
+    cluster.model("b", 4)
+    cluster.run()
+    cluster.lot = 1
+    cluster.kill("triton-0")
+    cluster.decide()
+    assert cluster.at("b") == ["triton-1", "triton-2"]
+
+
+def test_models_that_wait_for_their_turn_take_room_after_a_change_of_leader() -> None:
+    """What was restored from a status counts before it was looked at."""
+    cluster = Cluster()
+    cluster.server(replicas=1, overcommit=0.0)
+    cluster.model("z", memory=900 * MIB)
+    cluster.run()
+    cluster.world.ledger = Ledger()
+    cluster.world.models["z"].look_at = math.inf
+    cluster.lot = 1
+    cluster.model("a", memory=900 * MIB)
+    cluster.decide()
+    assert cluster.at("a", *State) == []

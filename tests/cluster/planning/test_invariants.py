@@ -176,7 +176,7 @@ class Happenings(RuleBasedStateMachine):
     @invariant()
     def targets_are_within_bounds(self) -> None:
         for name, model in self.cluster.world.models.items():
-            if not model.gone and model.spec.bounds.ranged:
+            if not model.gone and not model.hpa and model.spec.bounds.ranged:
                 target, bounds = self.cluster.target(name), model.spec.bounds
                 assert floor_of(bounds) <= target
                 assert bounds.maximum is None or target <= bounds.maximum

@@ -324,15 +324,20 @@ def _stop_waiting(model: ModelEntry, leaving: list[Placement], moved: bool, draf
 
 
 def _end_surplus(model: ModelEntry, copies: Copies, surplus: int, spare: int, draft: Draft) -> None:
-    """Those that do not serve yet, then the least used, of equals the highest ordinal. `spare`: copies that are available beyond the target."""
+    """Those that do not serve yet, then those where no requests come (their pod may not be ready), then the least used, of equals the highest ordinal.
+
+    `spare`: copies that are available beyond the target.
+    """
+    is_available = {one.replica: draft.world.is_available(model.spec.name, model.placements[one.replica]) for one in copies.serving}
     victims = sorted(copies.coming, key=lambda placement: -draft.replica(placement.replica).ordinal)
-    victims += sorted(copies.serving, key=lambda placement: _keep_first(model, placement, draft))
+    victims += sorted(copies.serving, key=lambda placement: (is_available[placement.replica], *_keep_first(model, placement, draft)))
     for victim in victims[: max(surplus, 0)]:
         placement = model.placements[victim.replica]
         if placement.state is State.ROUTED:
-            if spare <= 0:
+            able = is_available[victim.replica]
+            if spare < able:
                 return
-            spare -= draft.world.is_available(model.spec.name, placement)
+            spare -= able
         draft.end(model, placement)
 
 
