@@ -18,6 +18,7 @@ from wakeful.cluster.planning.drain import plan_drain
 from wakeful.cluster.planning.effects import Drop, Put, SetTarget
 from wakeful.cluster.planning.ledger import Ledger
 from wakeful.cluster.planning.placement import place
+from wakeful.cluster.planning.revisions import respecify
 from wakeful.cluster.planning.world import Bounds, State, Use
 
 MODELS = [f"m{index}" for index in range(6)]
@@ -50,7 +51,7 @@ class Happenings(RuleBasedStateMachine):
     def a_model_gets_another_revision(self, name: str, revision: str) -> None:
         entry = self.cluster.world.models.get(name)
         if entry is not None:
-            entry.spec = replace(entry.spec, revision=revision)
+            respecify(entry, replace(entry.spec, revision=revision, storage_uri=f"s3://models/{name}/{revision}"))
             self.cluster.dirty.add(name)
             self.cluster.decide()
 
@@ -58,7 +59,7 @@ class Happenings(RuleBasedStateMachine):
     def a_model_belongs_elsewhere(self, name: str, server: str | None, requires: frozenset[str]) -> None:
         entry = self.cluster.world.models.get(name)
         if entry is not None:
-            entry.spec = replace(entry.spec, server=server, requirements=requires)
+            respecify(entry, replace(entry.spec, server=server, requirements=requires))
             self.cluster.dirty.add(name)
             self.cluster.decide()
 
@@ -68,7 +69,7 @@ class Happenings(RuleBasedStateMachine):
         if entry is not None:
             entry.hpa = hpa
             if count is not None:
-                entry.spec = replace(entry.spec, bounds=entry.spec.bounds._replace(replicas=count))
+                respecify(entry, replace(entry.spec, bounds=entry.spec.bounds._replace(replicas=count)))
             self.cluster.dirty.add(name)
             self.cluster.decide()
 
