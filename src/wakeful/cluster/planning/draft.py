@@ -72,8 +72,10 @@ class Draft:
         """Somewhere there is more room than before."""
         self._before = world.models
         self._touched: dict[str, ModelEntry] = {}
-        unweighed = (name for name in world.models if name not in world.ledger)  # restored: they take room, and wait for their turn to be looked at
-        for name in {*names, *unweighed}:
+        names = set(names)
+        if len(world.ledger) < len(world.models):  # those restored take room, too, while they wait for their turn to be looked at
+            names |= {name for name in world.models if name not in world.ledger}
+        for name in names:
             entry = world.models[name]
             world.ledger.weigh(name, weigh(entry, world, now), holders(entry))
 

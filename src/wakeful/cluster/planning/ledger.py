@@ -60,6 +60,10 @@ class Ledger:
         """Was it ever weighed?"""
         return model in self._weights
 
+    def __len__(self) -> int:
+        """Models that were weighed and not forgotten."""
+        return len(self._weights)
+
     def weight(self, model: str) -> Weight:
         return self._weights.get(model, WEIGHTLESS)
 
