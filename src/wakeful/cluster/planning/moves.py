@@ -324,7 +324,7 @@ def _stop_waiting(model: ModelEntry, leaving: list[Placement], moved: bool, draf
 
 
 def _end_surplus(model: ModelEntry, copies: Copies, surplus: int, spare: int, draft: Draft) -> None:
-    """Those that do not serve yet, then those where no requests come (their pod may not be ready), then the least used, of equals the highest ordinal.
+    """Those that do not serve yet, those where no requests come (their pod may not be ready), then the least used, of equals the highest ordinal.
 
     `spare`: copies that are available beyond the target.
     """
