@@ -195,8 +195,8 @@ class Happenings(RuleBasedStateMachine):
         cluster.fails.clear()
         cluster.silent.clear()
         cluster.load_seconds.clear()
-        for pod in PODS:
-            cluster.falter(pod, ready=True, lost=False)
+        for one in PODS:
+            cluster.falter(one, ready=True, lost=False)
         for uid, pod in list(cluster.pods.items()):
             for name in [name for name, loaded in pod.models.items() if loaded.failed or loaded.ready_at > cluster.now + 10]:
                 del pod.models[name]
