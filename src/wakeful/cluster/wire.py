@@ -15,6 +15,8 @@ ATTEND = f"/{SERVICE}/Attend"
 """Stream both ways: FromAgent up, ToAgent down."""
 WAKE = f"/{SERVICE}/Wake"
 """One WakeAsk, a stream of WakeTold until the model is routed, or cannot be."""
+MODELS = f"/{SERVICE}/Models"
+"""One ModelsAsk, one ModelsTold."""
 
 
 class Message(msgspec.Struct, tag_field="t", frozen=True, array_like=False, omit_defaults=True):
@@ -172,3 +174,27 @@ class WakeTold(Message, tag="told", frozen=True):
     """Names that are almost this one."""
     hold: float = 60.0
     """Seconds to wait for `routed`."""
+
+
+class ModelsAsk(Message, tag="models", frozen=True):
+    """Somebody wants to know which models there are."""
+
+
+class Standing(msgspec.Struct, frozen=True, array_like=True):
+    """Of one model, what its status says in short."""
+
+    name: str
+    state: str
+    """`status.state`."""
+    serves: bool
+    """A request is answered without waiting for a new copy."""
+    reason: str = ""
+    """Why it does not, or not as it should."""
+
+
+class ModelsTold(Message, tag="standings", frozen=True):
+    """All models of the namespace, by name."""
+
+    models: list[Standing] = []
+    guards: dict[str, str] = {}
+    """By Server that asks its callers for keys: a model that is routed there, through which it can be asked about a caller; empty: there is none."""

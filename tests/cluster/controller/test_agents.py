@@ -13,6 +13,7 @@ from tests.cluster.waiting import until
 from wakeful.cluster.controller.agents import OPTIONS, Agents
 from wakeful.cluster.wire import (
     ATTEND,
+    MODELS,
     PROTOCOL,
     WAKE,
     Adopt,
@@ -20,9 +21,12 @@ from wakeful.cluster.wire import (
     DrainAsked,
     HeldNow,
     Hello,
+    ModelsAsk,
+    ModelsTold,
     Refused,
     Released,
     Report,
+    Standing,
     ToAgent,
     Trigger,
     WakeAsk,
@@ -41,6 +45,8 @@ class Told:
         self.heard: list[Any] = []
         self.answers: dict[str, WakeTold] = {}
         self.news: dict[str, asyncio.Future[None]] = {}
+        self.opened = asyncio.Event()
+        self.opened.set()
 
     def hello(self, hello: Hello) -> None:
         self.heard.append(hello)
@@ -56,6 +62,9 @@ class Told:
 
     def silent(self, uid: str) -> None:
         self.heard.append((uid, "silent"))
+
+    def models(self) -> ModelsTold:
+        return ModelsTold([Standing("cat", "Available", serves=True)])
 
     def wake(self, model: str) -> WakeTold:
         return self.answers.get(model, WakeTold("unknown", near=["cat"]))
@@ -243,5 +252,22 @@ def test_a_gateway_is_told_the_names_that_are_near() -> None:
         call = channel.unary_stream(WAKE)(msgspec.msgpack.encode(WakeAsk("cta")))
         assert msgspec.msgpack.decode(await call.read(), type=WakeTold) == WakeTold("unknown", near=["cat"])
         assert await call.read() is grpc.aio.EOF
+
+    run(test)
+
+
+def test_a_leader_that_learns_how_things_stand_calls_no_model_unknown_and_lists_none() -> None:
+    async def test(agents: Agents, told: Told, channel: Any) -> None:
+        told.opened.clear()
+        call = channel.unary_stream(WAKE)(msgspec.msgpack.encode(WakeAsk("cat")))
+        assert msgspec.msgpack.decode(await call.read(), type=WakeTold) == WakeTold("waking")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.unary_unary(MODELS)(msgspec.msgpack.encode(ModelsAsk()))
+        assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        told.answers["cat"] = WakeTold("routed")
+        told.opened.set()
+        assert msgspec.msgpack.decode(await call.read(), type=WakeTold) == WakeTold("routed")
+        listed = msgspec.msgpack.decode(await channel.unary_unary(MODELS)(msgspec.msgpack.encode(ModelsAsk())), type=ModelsTold)
+        assert [model.name for model in listed.models] == ["cat"]
 
     run(test)

@@ -100,7 +100,7 @@ class Stage:
         self.writer = Writer(self.api, self._status, lambda: True, lambda text: None, Queue(spacing=0.0, rate=1e6))
         self.intake = Intake(self.world, [DIALECTS["wakeful"]], self.writer, self.clock)
         self.others.acknowledged = self.intake.touch
-        self.wakes = Wakes(self.world, self.intake.woken)
+        self.wakes = Wakes(self.world, self.intake.woken, self.clock)
         neighbours = Neighbours(self.others, self.others, self.others, self.others)
         self.telling = Telling(self.world, self.intake.kinds, self.writer, neighbours, self.clock)
         outlets = Outlets(self.others, self.others, self.writer, self.others, self.others.notes.append, self.telling, self.wakes)

@@ -15,7 +15,7 @@ from wakeful.cluster.controller.tls import Pem
 from wakeful.cluster.controller.xds import Discovery
 from wakeful.cluster.planning.effects import Note
 from wakeful.cluster.planning.world import Endpoint, Routing
-from wakeful.cluster.wire import Hello, Report, Trigger, WakeTold
+from wakeful.cluster.wire import Hello, ModelsTold, Report, Trigger, WakeTold
 
 T = TypeVar("T")
 UNKNOWN = WakeTold("unknown")
@@ -27,11 +27,19 @@ class Planner:
     def __init__(self) -> None:
         self.answers: dict[str, WakeTold] = {}
         self.asked: list[str] = []
+        self.opened = asyncio.Event()
+        self.listed = ModelsTold()
+        self.lists = 0
+        """How often it was asked for the list."""
         self._news: dict[str, asyncio.Future[None]] = {}
 
     def wake(self, model: str) -> WakeTold:
         self.asked.append(model)
         return self.answers.get(model, UNKNOWN)
+
+    def models(self) -> ModelsTold:
+        self.lists += 1
+        return self.listed
 
     def changed(self, model: str) -> asyncio.Future[None]:
         return self._news.setdefault(model, asyncio.get_running_loop().create_future())
@@ -80,6 +88,7 @@ class Controller:
 
     def open(self) -> None:
         self.call(self.discovery.open, {})
+        self.call(self.planner.opened.set)
 
     def answer(self, model: str, told: WakeTold) -> None:
         self.call(self.planner.answer, model, told)
@@ -127,6 +136,7 @@ class Controller:
         self.discovery.set_routes(routes)
         if opened:
             self.discovery.open({})
+            self.planner.opened.set()
         server = grpc.aio.server(interceptors=self._doors, options=OPTIONS)
         server.add_generic_rpc_handlers((Agents(1, self.planner, self.planner, _anybody),))
         self.discovery.add_to(server)

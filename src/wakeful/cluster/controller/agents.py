@@ -14,6 +14,7 @@ import msgspec
 
 from wakeful.cluster.wire import (
     ATTEND,
+    MODELS,
     PROTOCOL,
     WAKE,
     Adopt,
@@ -21,6 +22,7 @@ from wakeful.cluster.wire import (
     DrainAsked,
     FromAgent,
     Hello,
+    ModelsTold,
     Refused,
     Released,
     Report,
@@ -67,6 +69,11 @@ class Listener(Protocol):
 
 class Waker(Protocol):
     """Who is asked by gateways."""
+
+    opened: asyncio.Event
+    """It knows what there is."""
+
+    def models(self) -> ModelsTold: ...
 
     def wake(self, model: str) -> WakeTold:
         """A request is held for the model: see that it wakes, and say how far it is."""
@@ -119,7 +126,8 @@ class Agents(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio ships no t
         self._streams: dict[str, _Stream] = {}
         attend = grpc.stream_stream_rpc_method_handler(self._attend)
         wake = grpc.unary_stream_rpc_method_handler(self._wake)
-        self._handlers = {ATTEND: attend, WAKE: wake}
+        models = grpc.unary_unary_rpc_method_handler(self._models)
+        self._handlers = {ATTEND: attend, WAKE: wake, MODELS: models}
 
     def service(self, details: Any) -> Any:
         return self._handlers.get(details.method)
@@ -225,6 +233,9 @@ class Agents(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio ships no t
         except msgspec.MsgspecError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{error}")
         told = None
+        if not self._waker.opened.is_set():
+            await context.write(_encode(told := WakeTold("waking")))
+            await self._waker.opened.wait()
         while True:
             changed = self._waker.changed(model)
             now = self._waker.wake(model)
@@ -236,3 +247,8 @@ class Agents(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio ships no t
             with suppress(TimeoutError):
                 async with asyncio.timeout(told.hold or 1.0):
                     await changed
+
+    async def _models(self, request: bytes, context: Any) -> bytes:
+        if not self._waker.opened.is_set():
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "it leads since a moment ago, and learns how things stand")
+        return _encode(self._waker.models())

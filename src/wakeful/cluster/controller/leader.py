@@ -58,7 +58,7 @@ class Leader:
         self._discovery = Discovery(self._intake.touch, self._note)
         self._keys = StorageKeys(api, self._secret_changed, figures.complain)
         self._objects = Objects(api, world, self._intake, settings.install, may_write, figures.complain)
-        wakes = Wakes(world, self._intake.woken)
+        wakes = Wakes(world, self._intake.woken, now)
         self._identity = Identity(api)
         self._agents = Agents(epoch, self._intake, wakes, self._identity.agent)
         neighbours = Neighbours(self._agents, self._discovery, self._keys, self._objects)

@@ -113,6 +113,7 @@ class Loop:
         self._to.telling.models(self._world.models, self._world.replicas)
         self._to.gateways.open({name: uids for name, uids in inherited.items() if uids})
         self._gather(Dirty(set(self._world.models), set(self._world.servers)))
+        self._to.wakes.opened.set()
         self.opened = True
 
     def _greeted(self) -> list[str]:

@@ -1,14 +1,16 @@
-"""What gateways are told of a model for which they hold a request."""
+"""What gateways are told of a model for which they hold a request, and of all models."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from difflib import get_close_matches
 
+from wakeful.clock import Clock
+from wakeful.cluster.controller.standings import standings
 from wakeful.cluster.planning.counts import is_off
 from wakeful.cluster.planning.revisions import to_load
 from wakeful.cluster.planning.scaling import limits_in
 from wakeful.cluster.planning.world import State, World
-from wakeful.cluster.wire import WakeTold
+from wakeful.cluster.wire import ModelsTold, WakeTold
 
 NEAR = 3
 """Names that are told at most."""
@@ -17,8 +19,10 @@ NEAR = 3
 class Wakes:
     """Reads the world between the loop's steps; `woken` has the loop wake a model."""
 
-    def __init__(self, world: World, woken: Callable[[str], None]) -> None:
-        self._world, self._woken = world, woken
+    def __init__(self, world: World, woken: Callable[[str], None], now: Clock) -> None:
+        self.opened = asyncio.Event()
+        """Everything is known: before, a model that is not known yet is not one that is not there."""
+        self._world, self._woken, self._now = world, woken, now
         self._changed: dict[str, asyncio.Future[None]] = {}
 
     def wake(self, model: str) -> WakeTold:
@@ -26,6 +30,9 @@ class Wakes:
         if told.state == "waking":
             self._woken(model)
         return told
+
+    def models(self) -> ModelsTold:
+        return standings(self._world, self._now())
 
     def changed(self, model: str) -> Awaitable[None]:
         """When the loop has done something about it. Several may wait for one model."""

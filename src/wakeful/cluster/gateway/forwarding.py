@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from wakeful.cluster.gateway.bootstrap import MODEL_HEADERS
+from wakeful.cluster.gateway.catalog import Catalog
 from wakeful.cluster.gateway.hold import Room
 from wakeful.cluster.gateway.waker import Waker
 from wakeful.errors import Unavailable
@@ -14,6 +15,9 @@ MOST_PASSES = 3
 LARGEST_BODY = 64 << 20
 """Bytes of a body that is read to find its model's name, and of one message over gRPC."""
 
+EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository", "parameters", "statistics")
+"""Of the Open Inference Protocol, as daemons have them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -22,7 +26,16 @@ class Passage:
     envoy: str
     """HOST:PORT of its listener."""
     waker: Waker
+    catalog: Catalog
     room: Room
+
+
+def unguarded(server: str) -> Unavailable:
+    """Nobody can say whether a caller may read."""
+    return Unavailable(
+        f"the Server {server} asks callers for keys, and none of its models is routed at the moment, so no pod of it can be asked about this caller",
+        retry_after=5.0,
+    )
 
 
 def next_pass(model: str, passes: str | None) -> str:

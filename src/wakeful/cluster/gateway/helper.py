@@ -12,13 +12,16 @@ import grpc
 from aiohttp import web
 
 from wakeful.cluster.gateway.bootstrap import Address, Gateway
+from wakeful.cluster.gateway.catalog import Catalog
 from wakeful.cluster.gateway.forwarding import Passage
 from wakeful.cluster.gateway.hold import Held, Room
 from wakeful.cluster.gateway.http import HttpHelper
+from wakeful.cluster.gateway.line import Line
 from wakeful.cluster.gateway.rpc import CLIENT_OPTIONS, OPTIONS, RpcHelper
 from wakeful.cluster.gateway.waker import Waker
 
 TO_CONTROLLER = (
+    ("grpc.max_receive_message_length", 64 << 20),  # a list of all models
     ("grpc.initial_reconnect_backoff_ms", 200), ("grpc.max_reconnect_backoff_ms", 2000), ("grpc.dns_min_time_between_resolutions_ms", 1000),
     ("grpc.keepalive_time_ms", 10_000), ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.ping_timeout_ms", 5_000),  # else a controller that stands still is left after a minute
@@ -40,10 +43,13 @@ class Helper:
     async def run(self, started: asyncio.Event, stop: asyncio.Event) -> None:
         """Serve from `started` until `stop`."""
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
-            waker = Waker(partial(_channel, self._gateway), tasks, self.held)
-            stack.push_async_callback(waker.close)
+            for_wakes, for_lists = (Line(partial(_channel, self._gateway)) for _ in range(2))
+            stack.push_async_callback(for_wakes.close)
+            stack.push_async_callback(for_lists.close)
+            waker = Waker(for_wakes, tasks, self.held)
+            catalog = Catalog(for_lists, tasks, ", ".join(map(_text, self._gateway.controllers)))
             envoy = _text(self._gateway.listen._replace(host=_reachable(self._gateway.listen.host)))
-            passage = Passage(envoy, waker, Room())
+            passage = Passage(envoy, waker, catalog, Room())
             session = await stack.enter_async_context(aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(), auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(),
             ))

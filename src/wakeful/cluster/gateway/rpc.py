@@ -4,7 +4,7 @@ Messages are bytes here, whatever the method: only the name is looked for. A str
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
 import grpc
@@ -12,7 +12,17 @@ import grpc
 from wakeful import __version__
 from wakeful.cluster.gateway.bootstrap import MODEL_HEADERS, UNSTARTED
 from wakeful.cluster.gateway.errors import render_grpc
-from wakeful.cluster.gateway.forwarding import LARGEST_BODY, MODEL_HEADER, PASSES, Passage, next_pass
+from wakeful.cluster.gateway.forwarding import (
+    EXTENSIONS,
+    LARGEST_BODY,
+    MODEL_HEADER,
+    MOST_PASSES,
+    PASSES,
+    Passage,
+    next_pass,
+    unguarded,
+)
+from wakeful.cluster.gateway.lists import oip_state
 from wakeful.errors import InvalidInput, WakefulError
 
 OPTIONS = (
@@ -22,6 +32,7 @@ OPTIONS = (
 )
 CLIENT_OPTIONS = (*OPTIONS[:2], ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
 _OIP, _HEALTH = "/inference.GRPCInferenceService/", "/grpc.health.v1.Health/"
+_INDEX = _OIP + "RepositoryIndex"
 _NAME_FIELD = {_OIP + "RepositoryModelLoad": 2, _OIP + "RepositoryModelUnload": 2}
 """Where a message has its model's name; of all others it is the first field."""
 _TRUE = b"\x08\x01"
@@ -42,6 +53,9 @@ class RpcHelper(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio ships n
 
         async def handle(requests: AsyncIterator[bytes], context: Any) -> None:
             try:
+                if method == _INDEX:
+                    await self._index(requests, context)
+                    return
                 own = self._own.get(method)
                 await (self._pass(method, requests, context) if own is None else own(context))
             except WakefulError as error:
@@ -49,6 +63,25 @@ class RpcHelper(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio ships n
                 await context.abort(code, text, metadata)
 
         return grpc.stream_stream_rpc_method_handler(handle)
+
+    async def _index(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        """As over HTTP: of each Server that asks for keys one pod is asked the same, and its refusal is the caller's."""
+        metadata = dict(context.invocation_metadata())
+        if PASSES in metadata:
+            next_pass(str(metadata.get(MODEL_HEADER, "")), str(metadata[PASSES]))
+        asked = await anext(requests, b"")
+        told = await self._passage.catalog.models()
+        for server, model in told.guards.items():
+            if not model:
+                raise unguarded(server)
+            try:
+                metadata_there = _metadata_for(model, str(MOST_PASSES), context)
+                await self._envoy.unary_unary(_INDEX)(asked, metadata=metadata_there, timeout=context.time_remaining())
+            except grpc.aio.AioRpcError as error:
+                await context.abort(error.code(), error.details() or "", _without_unstarted(error.trailing_metadata()))
+        only_ready = _number_in(asked, 2) != 0
+        entries = [_texts(((1, model.name), (3, oip_state(model)), (4, model.reason))) for model in told.models if model.serves or not only_ready]
+        await context.write(b"".join(_field(1, entry) for entry in entries))
 
     async def _pass(self, method: str, requests: AsyncIterator[bytes], context: Any) -> None:
         metadata = dict(context.invocation_metadata())
@@ -87,11 +120,15 @@ class RpcHelper(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio ships n
             code, text, trailing = error.code(), error.details(), error.trailing_metadata()
         finally:
             call.cancel()
-        trailing = tuple((name, value) for name, value in trailing or () if name != UNSTARTED)
+        trailing = _without_unstarted(trailing)
         if code is grpc.StatusCode.OK:
             context.set_trailing_metadata(trailing)
         else:
             await context.abort(code, text or "", trailing)
+
+
+def _without_unstarted(trailing: Any) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, value) for name, value in trailing or () if name != UNSTARTED)
 
 
 def _metadata_for(model: str, passes: str, context: Any) -> tuple[tuple[str, Any], ...]:
@@ -113,8 +150,21 @@ async def _serving(context: Any) -> None:
 
 
 def _server_metadata() -> bytes:
-    """ServerMetadataResponse: name and version."""
-    return b"".join(bytes([number << 3 | 2, len(text)]) + text.encode() for number, text in ((1, "wakeful"), (2, __version__)))
+    """ServerMetadataResponse: name, version and extensions."""
+    return _texts(((1, "wakeful"), (2, __version__), *((3, extension) for extension in EXTENSIONS)))
+
+
+def _texts(fields: Iterable[tuple[int, str]]) -> bytes:
+    """A message of fields of text, of which empty ones are left out."""
+    return b"".join(_field(number, text.encode()) for number, text in fields if text)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    length, size = bytearray(), len(content)
+    while size > 0x7F:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([number << 3 | 2, *length, size]) + content
 
 
 async def _after(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -125,6 +175,17 @@ async def _after(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[byte
 
 def _name_in(message: bytes, number: int) -> str:
     """A field of text, found without reading the tensors. Empty: it is not there. Raises InvalidInput for what is no message."""
+    found = _find(message, number)
+    return found if isinstance(found, str) else ""
+
+
+def _number_in(message: bytes, number: int) -> int:
+    """A field that is a number, or true or false. 0: it is not there."""
+    found = _find(message, number)
+    return found if isinstance(found, int) else 0
+
+
+def _find(message: bytes, number: int) -> str | int | None:
     position = 0
     try:
         while position < len(message):
@@ -135,12 +196,14 @@ def _name_in(message: bytes, number: int) -> str:
                     return message[position:position + length].decode()
                 position += length
             elif key & 7 == 0:
-                _, position = _varint(message, position)
+                value, position = _varint(message, position)
+                if key >> 3 == number:
+                    return value
             else:
                 position += {1: 8, 5: 4}[key & 7]
     except (IndexError, KeyError, UnicodeDecodeError):
         raise InvalidInput("the first message cannot be read, and so not be found for which model it is") from None
-    return ""
+    return None
 
 
 def _varint(message: bytes, position: int) -> tuple[int, int]:

@@ -2,14 +2,13 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
-from contextlib import suppress
 
 import grpc
 import msgspec
 
 from wakeful.clock import Clock, monotonic
 from wakeful.cluster.gateway.hold import Ask, Effect, Held, Leave, Refuse, Send
+from wakeful.cluster.gateway.line import Line
 from wakeful.cluster.wire import WAKE, WakeAsk, WakeTold
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -21,11 +20,8 @@ ASK = 3600.0
 class Waker:
     """One call a model, however many wait."""
 
-    def __init__(self, connect: Callable[[int], grpc.aio.Channel], tasks: asyncio.TaskGroup, held: Held, now: Clock = monotonic) -> None:
-        """`connect` gives a new channel for the n-th try: to another controller, with certificates as they are now."""
-        self._connect = connect
-        self._tries = itertools.count(1)
-        self._channel = connect(0)
+    def __init__(self, line: Line, tasks: asyncio.TaskGroup, held: Held, now: Clock = monotonic) -> None:
+        self._line = line
         self._tasks, self._held, self._now = tasks, held, now
         self._tickets = itertools.count()
         self._waiting: dict[int, asyncio.Future[None]] = {}
@@ -42,9 +38,6 @@ class Waker:
         finally:
             del self._waiting[ticket]
             self._do(self._held.leave(ticket, model))
-
-    async def close(self) -> None:
-        await self._channel.close()
 
     def _do(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -69,7 +62,7 @@ class Waker:
 
     async def _ask(self, model: str, after: float) -> None:
         await asyncio.sleep(after)
-        channel = self._channel
+        channel = self._line.channel
         call = channel.unary_stream(WAKE)(_encode(WakeAsk(model)), timeout=ASK)
         why = "its answer ended early"
         try:
@@ -86,11 +79,4 @@ class Waker:
         finally:
             call.cancel()
         self._do(self._held.broken(model, why))
-        await self._replace(channel)
-
-    async def _replace(self, channel: grpc.aio.Channel) -> None:
-        """It has failed, for one model or for several at once."""
-        if self._channel is channel:
-            with suppress(OSError):  # certificates that are just being exchanged
-                self._channel = self._connect(next(self._tries))
-                await channel.close()
+        await self._line.replace(channel)

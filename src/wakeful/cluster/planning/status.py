@@ -33,8 +33,8 @@ MODEL_LABEL, SERVER_LABEL = "wakeful.dev/model", "wakeful.dev/server"
 def model_status(entry: ModelEntry, world: World, previous: Mapping[str, Any], now: float, withheld: str = "") -> dict[str, Any]:
     """`previous` is the status as it stands in the API server, {} for none; `withheld` says why there are no keys of its storage."""
     spec, placements = entry.spec, entry.placements.values()
-    desired = entry.scaling.target if entry.scaling else effective_target(spec.bounds, None, entry.hpa)
-    able = sum(world.is_available(spec.name, placement) for placement in placements)
+    desired = _desired(entry)
+    able = _able(entry, world)
     kept = [placement for placement in placements if placement.state not in (State.DRAINING, State.FAILED)]
     placed = _placed(entry, world, desired, len(kept))
     conditions = [_model_ready(entry, desired, able, placed, withheld), placed, _scaling(entry, desired), _config_valid(spec)]
@@ -53,6 +53,20 @@ def model_status(entry: ModelEntry, world: World, previous: Mapping[str, Any], n
         "revisions": _revision_keys(entry) or None,
         "conditions": written(conditions, previous, spec.generation, now),
     })
+
+
+def standing(entry: ModelEntry, world: World, now: float) -> tuple[str, Condition]:
+    """`status.state` and the condition Ready, without all the rest."""
+    desired, able = _desired(entry), _able(entry, world)
+    return _state(entry, desired, able, now), _model_ready(entry, desired, able)
+
+
+def _desired(entry: ModelEntry) -> int:
+    return entry.scaling.target if entry.scaling else effective_target(entry.spec.bounds, None, entry.hpa)
+
+
+def _able(entry: ModelEntry, world: World) -> int:
+    return sum(world.is_available(entry.spec.name, placement) for placement in entry.placements.values())
 
 
 def _state(entry: ModelEntry, desired: int, able: int, now: float) -> str:
