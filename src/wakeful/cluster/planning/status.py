@@ -35,8 +35,8 @@ def model_status(entry: ModelEntry, world: World, previous: Mapping[str, Any], n
     spec, placements = entry.spec, entry.placements.values()
     desired = _desired(entry)
     able = _able(entry, world)
-    kept = [placement for placement in placements if placement.state not in (State.DRAINING, State.FAILED)]
-    placed = _placed(entry, world, desired, len(kept))
+    kept = _kept(entry)
+    placed = _placed(entry, world, desired, kept)
     conditions = [_model_ready(entry, desired, able, placed, withheld), placed, _scaling(entry, desired), _config_valid(spec)]
     artifact = {
         "revision": entry.artifact, "bytes": entry.artifact_bytes, "footprintBytes": entry.footprint, "failedRevision": entry.revision_failed,
@@ -46,7 +46,7 @@ def model_status(entry: ModelEntry, world: World, previous: Mapping[str, Any], n
         "state": _state(entry, desired, able, now),
         "server": _server_of(entry, world) or previous.get("server") if placements else spec.server,
         "selector": f"{MODEL_LABEL}={spec.name}",
-        "replicas": len(kept), "desiredReplicas": desired, "availableReplicas": able,
+        "replicas": kept, "desiredReplicas": desired, "availableReplicas": able,
         "scaling": _scaling_keys(entry.scaling),
         "placements": [_placement_keys(placement) for placement in sorted(placements, key=lambda one: (one.pod, one.replica))],
         "artifact": {key: value for key, value in artifact.items() if value},
@@ -56,13 +56,17 @@ def model_status(entry: ModelEntry, world: World, previous: Mapping[str, Any], n
 
 
 def standing(entry: ModelEntry, world: World, now: float) -> tuple[str, Condition]:
-    """`status.state` and the condition Ready, without all the rest."""
+    """`status.state` and the condition Ready, without all the rest; what is the matter with keys of storage is not in it."""
     desired, able = _desired(entry), _able(entry, world)
-    return _state(entry, desired, able, now), _model_ready(entry, desired, able)
+    return _state(entry, desired, able, now), _model_ready(entry, desired, able, _placed(entry, world, desired, _kept(entry)), "")
 
 
 def _desired(entry: ModelEntry) -> int:
     return entry.scaling.target if entry.scaling else effective_target(entry.spec.bounds, None, entry.hpa)
+
+
+def _kept(entry: ModelEntry) -> int:
+    return sum(placement.state not in (State.DRAINING, State.FAILED) for placement in entry.placements.values())
 
 
 def _able(entry: ModelEntry, world: World) -> int:
