@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wakeful.cluster.planning.counts import clamp, effective_target, floor_of, is_derived, is_off, keep, owner_of
+from wakeful.cluster.planning.counts import clamp, effective_target, floor_of, is_derived, is_off, keep, left_over, owner_of
 from wakeful.cluster.planning.world import Bounds, Owner, Scaling
 
 COUNTS = st.none() | st.integers(0, 20)
@@ -100,7 +100,17 @@ def test_without_bounds_it_is_exactly_the_written_count() -> None:
 def test_bounds_do_not_hold_an_hpa() -> None:
     """Section 2.4 of seldon.md: a Server whose HPA goes above maxReplicas must not break."""
     assert effective_target(Bounds(5, 1, 3), None, hpa=True) == 5
-    assert effective_target(Bounds(5, 1, 3), Scaling(Owner.SCHEDULER, 2, "5"), hpa=True) == 5
+    assert effective_target(Bounds(5, 1, 3), Scaling(Owner.SCHEDULER, 2, "1"), hpa=True) == 5
+
+
+def test_an_hpa_finds_what_the_scheduler_left_until_it_writes() -> None:
+    """It reads spec.replicas, which is the user's of long ago: to fall to that count would be an outage that nobody has decided."""
+    left = keep(Bounds(1, 1, 4), Scaling(Owner.SCHEDULER, 4, "1", 100.0, "3 → 4: load"), True, 200.0)
+    assert (left.owner, left.target, left.last_step) == (Owner.HPA, 4, "3 → 4: load")
+    assert left_over(Bounds(1, 1, 4), left) == "; 4, as the scheduler left it, until it writes another count than spec.replicas, 1"
+    for count in (3, 1):
+        left = keep(Bounds(count, 1, 4), left, True, 300.0)
+        assert (left.target, left_over(Bounds(count, 1, 4), left)) == (count, "")
 
 
 def test_the_scheduler_goes_on_from_where_an_hpa_left() -> None:

@@ -362,3 +362,44 @@ def test_models_that_wait_for_their_turn_take_room_after_a_change_of_leader() ->
     cluster.model("a", memory=900 * MIB)
     cluster.decide()
     assert cluster.at("a", *State) == []
+
+
+def faltering() -> Cluster:
+    """triton-0 is the emptiest, and loads nothing any more."""
+    cluster = Cluster()
+    cluster.server(replicas=2)
+    cluster.load_seconds = {"a": 1e9}
+    cluster.model("a", memory=10 * MIB)
+    cluster.model("big", memory=500 * MIB, server="triton")
+    cluster.run()
+    assert (cluster.at("a", State.LOADING), cluster.at("big")) == (["triton-0"], ["triton-1"])
+    return cluster
+
+
+def test_a_replica_where_a_load_stands_still_is_given_others_last() -> None:
+    cluster = faltering()
+    cluster.run(30)
+    cluster.model("b")
+    cluster.model("c", 2)
+    cluster.run()
+    assert (cluster.at("b"), cluster.at("c")) == (["triton-1"], ["triton-0", "triton-1"])
+
+
+def test_a_replica_where_several_models_have_just_failed_is_given_others_last() -> None:
+    cluster = Cluster()
+    cluster.server(replicas=2)
+    cluster.model("big", memory=500 * MIB)
+    cluster.run()
+    (other,) = {"triton-0", "triton-1"} - {*cluster.at("big")}
+    cluster.fails = {("a", other), ("b", other)}
+    for name in "ab":
+        cluster.model(name, 2, memory=10 * MIB)
+    cluster.run()
+    cluster.model("c")
+    cluster.run()
+    assert cluster.at("c") == cluster.at("big")
+    cluster.fails.clear()
+    cluster.run(400)
+    cluster.model("d")
+    cluster.run()
+    assert cluster.at("d") == [other]

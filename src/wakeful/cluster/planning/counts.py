@@ -65,15 +65,24 @@ def clamp(bounds: Bounds, count: int) -> int:
 def effective_target(bounds: Bounds, kept: Scaling | None, hpa: bool = False) -> int:
     """Replicas to have now.
 
-    Exactly `spec.replicas` if a user or an HPA decides (bounds do not hold an HPA: two owners would pull at one count); 1 if it was not written. In a
-    range of the scheduler, what was decided last.
+    Exactly `spec.replicas` if a user decides; 1 if it was not written. In a range of the scheduler, what was decided last. An HPA finds what the
+    scheduler left, and decides from the first count on that it writes; bounds do not hold it: two owners would pull at one count.
     """
     first = _first(bounds)
     if is_off(bounds):
         return 0
-    if owner_of(bounds, hpa) is not Owner.SCHEDULER:
+    owner = owner_of(bounds, hpa)
+    if owner is Owner.USER:
         return first
-    return clamp(bounds, kept.target if kept is not None and kept.from_spec == as_written(bounds) else first)
+    decided = kept.target if kept is not None and kept.from_spec == as_written(bounds) else first
+    return decided if owner is Owner.HPA else clamp(bounds, decided)
+
+
+def left_over(bounds: Bounds, kept: Scaling | None) -> str:
+    """For people, where an HPA has not yet written a count and the scheduler's stands; empty: it has."""
+    if kept is None or kept.target == _first(bounds) or is_off(bounds):
+        return ""
+    return f"; {kept.target}, as the scheduler left it, until it writes another count than spec.replicas, {as_written(bounds) or 'not written'}"
 
 
 def is_derived(bounds: Bounds, kept: Scaling | None, hpa: bool, target: int) -> bool:

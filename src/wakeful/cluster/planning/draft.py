@@ -70,6 +70,7 @@ class Draft:
         """Effects that are no change of a model."""
         self.gained = False
         """Somewhere there is more room than before."""
+        self._falter: dict[str, bool] = {}
         self._before = world.models
         self._touched: dict[str, ModelEntry] = {}
         names = set(names)
@@ -177,6 +178,22 @@ class Draft:
 
     def replica(self, uid: str) -> Replica:
         return self.world.replicas[uid]
+
+    def why_not_yet(self, uid: str) -> str:
+        """Why others are given new copies first: a load there stands still, or those of several models have just failed. One that fails alone is
+        taken to be the model's own fault."""
+        if uid not in self._falter:
+            here = [placement for model in self.world.models.values() if (placement := model.placements.get(uid)) is not None]
+            failed = sum(one.state is State.FAILED and self.now - one.since < self.limits.falters for one in here)
+            self._falter[uid] = failed > 1 or any(self._stands_still(one) for one in here)
+        return "falters" if self._falter[uid] else ""
+
+    def _stands_still(self, placement: Placement) -> bool:
+        if not is_coming(placement):
+            return False
+        agent = self.replica(placement.replica).agent
+        worked = agent.worked if agent is not None and placement.state is State.ASSIGNED else 0.0  # it waits for its turn
+        return self.now - max(placement.stood_since, worked) >= self.limits.falters
 
     def may_be_sent(self, model: ModelEntry, uid: str) -> bool:
         """May a gateway send requests for the model there?"""

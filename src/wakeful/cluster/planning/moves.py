@@ -242,7 +242,8 @@ def _fill(model: ModelEntry, copies: Copies, need: int, draft: Draft) -> None:
     if to_load(model) is None or draft.now < model.retry_at:
         tell_short(model, fresh, {}, draft)
     else:
-        placed = place_copies(model, fresh, draft)
+        first = place_copies(model, fresh, draft, draft.why_not_yet)
+        placed = place_copies(model, first.missing, draft) if first.missing else first
         tell_short(model, placed.missing, placed.blocked, draft)
 
 

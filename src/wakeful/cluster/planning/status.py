@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from wakeful.cluster.planning.conditions import Condition, counted, time_text, written
-from wakeful.cluster.planning.counts import effective_target, floor_of, is_off, owner_of
+from wakeful.cluster.planning.counts import effective_target, floor_of, is_off, left_over, owner_of
 from wakeful.cluster.planning.revisions import fallback, source_of, to_load
 from wakeful.cluster.planning.shortfall import shortfall_text
 from wakeful.cluster.planning.world import (
@@ -152,7 +152,8 @@ def _placed(entry: ModelEntry, world: World, desired: int, kept: int) -> Conditi
 def _scaling(entry: ModelEntry, desired: int) -> Condition:
     bounds = entry.spec.bounds
     if entry.hpa:
-        return Condition("Scaling", True, "HPA", "a HorizontalPodAutoscaler decides the count; the scheduler does not")
+        left = left_over(bounds, entry.scaling)
+        return Condition("Scaling", True, "HPA", f"a HorizontalPodAutoscaler decides the count; the scheduler does not{left}")
     if not bounds.ranged:
         return Condition("Scaling", False, "Off", "neither minReplicas nor maxReplicas is set: the count is fixed")
     if entry.limited:
@@ -289,9 +290,9 @@ _OWNERS: Mapping[Owner, str] = {
 def _scale_owner(entry: ServerEntry) -> Condition:
     bounds = entry.spec.bounds
     owner = entry.scaling.owner if entry.scaling else owner_of(bounds, entry.hpa)
-    unheard = ""
+    unheard = left_over(bounds, entry.scaling) if owner is Owner.HPA else ""
     if owner is Owner.HPA and bounds.ranged:
-        unheard = "; minReplicas and maxReplicas of the Server are for the scheduler and do not bind it"
+        unheard += "; minReplicas and maxReplicas of the Server are for the scheduler and do not bind it"
     return Condition("ScaleOwner", True, owner.value, f"{_OWNERS[owner]}{unheard}")
 
 
