@@ -255,3 +255,13 @@ print(innocence.lost())
 def test_a_class_may_refuse_to_be_copied(tmp_path: Path) -> None:
     model = opened(python_models.model(tmp_path / "m", top="", declares="forkable = False"))
     assert not model.forkable
+
+
+def test_a_directory_that_is_something_else_is_told_with_what_it_has(tmp_path: Path) -> None:
+    for name in ("config.json", "model.onnx"):
+        (tmp_path / name).touch()
+    with pytest.raises(Unavailable, match=r"with wakeful_model\.py or snooze_model\.py, and this one has config\.json, model\.onnx"):
+        open_model(str(tmp_path), LoadOptions())
+    (tmp_path / "snooze_model.json").write_text('{"entrypoint": "main.py"}')
+    with pytest.raises(Unavailable, match=r"no main\.py, which snooze_model\.json names .* it has config\.json, model\.onnx, snooze_model\.json"):
+        open_model(str(tmp_path), LoadOptions())

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from wakeful.backends.base import LoadOptions, Plain
-from wakeful.backends.python_manifest import Manifest
+from wakeful.backends.python_manifest import NATIVE_CODE, SNOOZE_CODE, SNOOZE_MANIFEST, Manifest
 from wakeful.errors import ExecutionFailed, InvalidInput, OutOfMemory, Unavailable, WakefulError
 from wakeful.runtime.messages import Signature, TensorSpec
 from wakeful.tensors import element_count
@@ -32,6 +32,8 @@ HEAD = struct.Struct("<IBI")
 JOIN_LIMIT = 64 * 1024
 """Bytes up to which a frame is put together and written at once."""
 PARTING_SECONDS = 1.0
+LISTED = 5
+"""Names of files in an error."""
 LAST_LINES = 5
 """Of what a worker has printed that ended before it was ready."""
 
@@ -184,12 +186,21 @@ class SnoozeWorker(Plain):
 def open_worker(directory: Path, manifest: Manifest, options: LoadOptions) -> SnoozeWorker:
     """Start the worker of the model in a directory. Raises Unavailable or OutOfMemory."""
     if not (directory / manifest.code).is_file():
-        raise Unavailable(f"there is no {manifest.code} in the model's directory")
+        raise Unavailable(_nothing_to_run(directory, manifest))
     command = [
         manifest.python, "-u", "-B", snooze_worker.__file__, "--model-dir", str(directory), "--device", options.device,
         "--entrypoint", manifest.code, "--class", manifest.class_name, "--tensor-format", manifest.tensor_format,
     ]
     return SnoozeWorker(command, {**os.environ, **manifest.environment(options.threads)})
+
+
+def _nothing_to_run(directory: Path, manifest: Manifest) -> str:
+    """Which may be a model of another kind that somebody calls Python."""
+    found = sorted(entry.name for entry in directory.iterdir())
+    there = ", ".join(found[:LISTED]) + (f" and {len(found) - LISTED} more" if len(found) > LISTED else "") if found else "nothing"
+    if manifest.code != SNOOZE_CODE:
+        return f"there is no {manifest.code}, which {SNOOZE_MANIFEST} names as its entrypoint, in the model's directory: it has {there}"
+    return f"a Python model is a directory with {NATIVE_CODE} or {SNOOZE_CODE}, and this one has {there}"
 
 
 def _tensors(frame: Frame) -> dict[str, np.ndarray]:

@@ -69,7 +69,6 @@ class Hello(Message, tag="hello", frozen=True):
     use: dict[str, UseNow] = {}
     limits: dict[str, float] = {}
     """What its variables say of scaling, by `ScaleLimits` field name."""
-    leaving: bool = False
     token: str = ""
     """Projected service-account token for the audience `wakeful`."""
     seen: int | None = None
@@ -92,8 +91,6 @@ class Trigger(Message, tag="trigger", frozen=True):
 
     model: str
     kind: Literal["lag", "inactive"]
-    value: float
-    threshold: float
 
 
 class DrainAsked(Message, tag="drain", frozen=True):
@@ -122,6 +119,8 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
     lag_threshold: float | None = None
     """None: it is not scaled by the scheduler, and no trigger is sent."""
     inactive: float | None = None
+    memory: int | None = None
+    """Bytes that one copy is declared to take; None: as much as its files say, until it is measured."""
 
 
 class Adopt(Message, tag="adopt", frozen=True):

@@ -195,6 +195,8 @@ class ModelSettings:
     versions: VersionPolicy = 1
     revision: str | None = None
     """Of a model that a cluster has sent: two revisions of it are here side by side while one takes the other's place. None: it was not sent."""
+    declared: int | None = field(default=None, compare=False)
+    """Bytes that a cluster says its first replica takes, until that is measured; None: as much as the file says."""
     foreign: ForeignSettings | None = field(default=None, compare=False)
     """Only told: what of it counts is among the other settings."""
 

@@ -90,10 +90,11 @@ class Tenancy:
         return not any(other is not replica for other in self._model.group.replicas)
 
     def _estimate(self, replica: Replica) -> tuple[int, int]:
-        """Bytes that a replica may take, and surely takes: as measured of this file before, else guessed from its size."""
+        """Bytes that a replica may take, and surely takes: as measured of this file before, else as declared, else guessed from its size."""
         file, known = self._model.file, self._model.file.known()
         if self._is_first(replica) or not any(other.forkable for other in self._model.group.ready()):
-            measured, guess, least = known.first_bytes, file.estimate(), file.size()
+            guess = self._model.settings.declared or file.estimate()
+            measured, least = known.first_bytes, min(file.size(), guess)
         else:
             measured, guess, least = known.extra_bytes, file.estimate() // COPY_SHARE, 0
         return (measured, measured) if measured else (guess, least)

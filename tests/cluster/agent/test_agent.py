@@ -33,7 +33,7 @@ def test_what_is_wanted_is_served_and_what_is_not_is_not(tmp_path: Path) -> None
     with controlling() as controller, pod(tmp_path / "pod", controller) as daemon:
         controller.wait(lambda: controller.of(Hello), "the agent has said hello")
         [hello] = controller.of(Hello)
-        assert (hello.pod, hello.uid, hello.server, hello.http_port, hello.leaving) == ("triton-0", "uid-0", "triton", daemon.port, False)
+        assert (hello.pod, hello.uid, hello.server, hello.http_port) == ("triton-0", "uid-0", "triton", daemon.port)
         assert "onnx" in hello.capabilities
         assert hello.capacity > 0
         assert hello.held == {}

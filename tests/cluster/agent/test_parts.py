@@ -98,6 +98,15 @@ def test_a_copy_that_is_put_away_is_not_said_to_be_ready(tmp_path: Path) -> None
     assert place.held(9, 3, asleep=False) == HeldNow("loading", "r", 9, progress=3), "it is wanted again, and loads anew once the one before has gone"
 
 
+def test_a_load_gets_on_for_as_long_as_the_daemon_gives_it_and_then_stands_still() -> None:
+    place = Place()
+    place.fetched = 1000
+    assert place.progress(50.0) == place.progress(60.0) == 1000, "the daemon has not begun"
+    place.opened, place.longest = 100.0, 1800.0
+    assert [place.progress(100.0 + waited) for waited in (0, 400, 1799)] == [1000, 1400, 2799]
+    assert place.progress(1900.0) == place.progress(9999.0) == 2800
+
+
 def test_three_deaths_in_a_minute_are_an_illness() -> None:
     deaths = Deaths()
     for time in (0.0, 40.0, 80.0):

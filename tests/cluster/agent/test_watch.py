@@ -55,10 +55,10 @@ def test_a_threshold_is_flagged_once_when_it_is_crossed() -> None:
         return watch.look({"m": (UseNow(lag=lag), idle)}, limits)
 
     assert look(29.9, 59.9) == []
-    assert look(30.0, 0.0) == [Trigger("m", "lag", 30.0, 30.0)]
+    assert look(30.0, 0.0) == [Trigger("m", "lag")]
     assert look(31.0, 0.0) == []
-    assert look(1.0, 60.0) == [Trigger("m", "inactive", 60.0, 60.0)]
-    assert look(30.0, 61.0) == [Trigger("m", "lag", 30.0, 30.0)]
+    assert look(1.0, 60.0) == [Trigger("m", "inactive")]
+    assert look(30.0, 61.0) == [Trigger("m", "lag")]
     watch.forget()
     assert [trigger.kind for trigger in look(30.0, 61.0)] == ["lag", "inactive"]
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.cluster.waiting import until
+from wakeful import __version__
 from wakeful.cluster.controller.agents import OPTIONS, Agents
 from wakeful.cluster.wire import (
     ATTEND,
@@ -165,7 +166,7 @@ def test_what_an_agent_says_is_passed_on() -> None:
     async def test(agents: Agents, told: Told, channel: Any) -> None:
         stream = await adopted(channel, told)
         report = Report({"cat": HeldNow("ready", "r1", 1000)}, ["dog"])
-        trigger = Trigger("cat", "lag", 41.0, 30.0)
+        trigger = Trigger("cat", "lag")
         for message in (report, trigger, DrainAsked()):
             await stream.say(message)
         await told.has(("u1", "drain"))
@@ -205,7 +206,8 @@ def test_a_new_stream_of_a_pod_replaces_the_old_one_and_the_pod_is_never_silent(
     ("first", "why"),
     [
         (hello(token="bad"), "a stranger"),
-        (hello(protocol=PROTOCOL + 2), f"the agent speaks protocol {PROTOCOL + 2}, and this controller {PROTOCOL}: they may differ by one"),
+        (hello(protocol=PROTOCOL + 2),
+         f"the agent (1) speaks protocol {PROTOCOL + 2}, and this controller ({__version__}) {PROTOCOL}: they may differ by one"),
         (hello(epoch=EPOCH + 1), f"the agent has obeyed epoch {EPOCH + 1}, and this controller leads in {EPOCH}: another one leads now"),
         (DrainAsked(), "the first message is to be a Hello, and is a DrainAsked"),
         ({"t": "hello"}, "the first message cannot be read: Object missing required field `protocol`"),

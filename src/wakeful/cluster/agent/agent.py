@@ -152,7 +152,7 @@ class Agent:
         return Hello(
             PROTOCOL, settings.pod, settings.pod_uid, settings.server, http_port, grpc_port, sorted(self._capabilities),
             self._engine.supervisor.budget, __version__, self._orders.epoch, held, {name: used for name, used in self._uses.items() if name in held},
-            {name: limit for name, limit in limits.items() if limit is not None}, self._drain.since is not None, self._read_token(), seen=0,
+            {name: limit for name, limit in limits.items() if limit is not None}, self._read_token(), seen=0,
         )
 
     def _read_token(self) -> str:
@@ -180,7 +180,7 @@ class Agent:
         if place is None:
             return None
         asleep = not any(model.group.replicas for model in self._repository.registry.versions(name))
-        return place.held(self._footprints.get(name, 0), self._shelf.progress(name), asleep=asleep)
+        return place.held(self._footprints.get(name, 0), self._shelf.progress(name, monotonic()), asleep=asleep)
 
     def _say(self, *messages: FromAgent) -> None:
         if self._link.connected:

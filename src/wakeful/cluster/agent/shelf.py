@@ -8,10 +8,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from wakeful.clock import monotonic
 from wakeful.cluster.agent.cache import Cache, Use
 from wakeful.cluster.agent.fetch import Fetcher, FetchFailed
 from wakeful.cluster.agent.memory import Proven
@@ -51,6 +53,10 @@ class Place:
         self.loading = False
         self.fetched = 0
         """Bytes of the files that are being loaded; 0: they are not here yet."""
+        self.opened = 0.0
+        """When the daemon began to load them, monotonic."""
+        self.longest = 0.0
+        """Seconds that it gives itself for that."""
         self.going = False
         """What is served is being put away, and callers find it no more."""
         self.pinned = False
@@ -68,6 +74,10 @@ class Place:
         if wanted is None or wanted.finish or self.error:
             return True
         return self.served is not None and self.served.revision == wanted.revision
+
+    def progress(self, now: float) -> int:
+        """Files that are here are loaded for as long as the daemon allows: it ends a load that is late, and says why."""
+        return self.fetched + int(min(now - self.opened, self.longest))
 
     def held(self, footprint: int, progress: int, *, asleep: bool) -> HeldNow | None:
         """What the controller is told; None: nothing of it is here yet."""
@@ -103,11 +113,11 @@ class Shelf:
         self._spawn = spawn
         self._changed = changed
 
-    def progress(self, name: str) -> int:
+    def progress(self, name: str, now: float) -> int:
         """A number that changes as long as a model's load gets on; while it waits to be fetched, as long as others are."""
         place = self.places[name]
         if place.fetched or place.wanted is None:
-            return place.fetched
+            return place.progress(now)
         coming = self._fetcher.running.get(place.wanted.storage_uri)
         return coming.fetched if coming is not None else self._fetcher.came
 
@@ -173,7 +183,7 @@ class Shelf:
                 log.exception("model %s could not be brought to what the cluster wants", name)
                 place.error = f"an error of the agent itself: {error!r}"
             finally:
-                place.loading, place.fetched = False, 0
+                place.loading, place.fetched, place.longest = False, 0, 0.0
                 for one in files:
                     if place.served is None or place.served.files is not one:
                         one.release()
@@ -188,11 +198,13 @@ class Shelf:
         files.append(fetched)
         place.fetched = fetched.nbytes
         settings, _ = await asyncio.to_thread(self._settings, name, fetched.path, wanted)
+        place.opened, place.longest = monotonic(), max(one.life.load_timeout for one in settings)
         await self._repository.deliver(name, settings, partial(self._serves, name, place, wanted, fetched))
 
     def _settings(self, name: str, path: Path, wanted: Wanted) -> tuple[list[ModelSettings], Any]:
         defaults = self._repository.defaults
-        return delivered(name, path, wanted.revision, wanted.serving, defaults, wanted.backend, pinned=wanted.pinned)
+        settings, notes = delivered(name, path, wanted.revision, wanted.serving, defaults, wanted.backend, pinned=wanted.pinned)
+        return [replace(one, declared=wanted.memory) for one in settings], notes
 
     def _serves(self, name: str, place: Place, wanted: Wanted, files: Use) -> None:
         before, place.served = place.served, Served(wanted.revision, files)

@@ -71,9 +71,9 @@ class Watch:
                 continue
             if limits.lag is not None and figures.lag >= limits.lag:
                 beyond.add((model, "lag"))
-                triggers.append(Trigger(model, "lag", figures.lag, limits.lag))
+                triggers.append(Trigger(model, "lag"))
             if limits.inactive is not None and idle >= limits.inactive:
                 beyond.add((model, "inactive"))
-                triggers.append(Trigger(model, "inactive", idle, limits.inactive))
+                triggers.append(Trigger(model, "inactive"))
         told, self._beyond = self._beyond, beyond
         return [trigger for trigger in triggers if (trigger.model, trigger.kind) not in told]

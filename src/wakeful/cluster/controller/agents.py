@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import grpc
 import msgspec
 
+from wakeful import __version__
 from wakeful.cluster.wire import (
     ATTEND,
     MODELS,
@@ -194,7 +195,8 @@ class Agents(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio ships no t
         if not isinstance(hello, Hello):
             return f"the first message is to be a Hello, and is a {type(hello).__name__}"
         if abs(hello.protocol - PROTOCOL) > 1:
-            return f"the agent speaks protocol {hello.protocol}, and this controller {PROTOCOL}: they may differ by one"
+            both = f"the agent ({hello.version}) speaks protocol {hello.protocol}, and this controller ({__version__}) {PROTOCOL}"
+            return f"{both}: they may differ by one"
         if hello.epoch > self._epoch:
             return f"the agent has obeyed epoch {hello.epoch}, and this controller leads in {self._epoch}: another one leads now"
         return await self._identify(hello)

@@ -51,6 +51,7 @@ def wanted_of(world: World, model: ModelEntry, placement: Placement) -> Wanted:
         artifact=source.artifact,
         lag_threshold=limits.lag_threshold if limits is not None else None,
         inactive=limits.inactive if limits is not None else None,
+        memory=spec.memory,
     )
 
 
