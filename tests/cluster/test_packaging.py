@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from wakeful.cli.cluster_leave import HUNG_SECONDS
 from wakeful.cluster.crds import crds
 from wakeful.cluster.documents import read, written
 from wakeful.cluster.install import RIGHTS, install_objects, rules_of
@@ -107,6 +108,18 @@ def test_a_gateways_envoy_ends_after_the_hook_that_waits_for_its_requests() -> N
     command = helper["lifecycle"]["preStop"]["exec"]["command"]
     assert command[:3] == ["wakeful", "cluster", "leave"]
     assert int(command[command.index("--seconds") + 1]) < pod["terminationGracePeriodSeconds"]
+    assert helper["livenessProbe"]["terminationGracePeriodSeconds"] > HUNG_SECONDS, "the hook can find out that it is hung"
+
+
+def test_envoy_has_as_many_threads_as_its_container_asks_for() -> None:
+    """Without the option it has one for each processor of the node; without a request, too, as Kubernetes then says the node's."""
+    [deployment] = [one for one in install_objects(Install()) if one["kind"] == "Deployment" and one["metadata"]["name"] == "wakeful-gateway"]
+    [envoy] = [one for one in deployment["spec"]["template"]["spec"]["initContainers"] if one["name"] == "envoy"]
+    [variable] = envoy["env"]
+
+    assert envoy["command"][-2:] == ["--concurrency", f"$({variable['name']})"]
+    assert variable["valueFrom"] == {"resourceFieldRef": {"resource": "requests.cpu", "divisor": "1"}}
+    assert envoy["resources"]["requests"]["cpu"]
 
 
 def test_only_the_controller_has_rights_and_none_beyond_its_namespace_but_token_reviews() -> None:

@@ -6,7 +6,7 @@ One installation serves one namespace, its own. `packaging` makes files of it fo
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from wakeful.cluster.gateway.bootstrap import LISTEN, STATS
+from wakeful.cluster.gateway.bootstrap import HELPER_ALIVE, LISTEN, STATS
 from wakeful.cluster.groups import GROUP, SELDON_GROUP
 from wakeful.cluster.manifests import (
     CA_FILE,
@@ -36,6 +36,9 @@ GATEWAY = "wakeful-gateway"
 GATEWAY_PORT, ENVOY_STATS = LISTEN.port, STATS.port
 GATEWAY_GRACE = 120
 """Seconds that requests have to end in when a gateway's pod is deleted."""
+HUNG_GRACE = 20
+"""Seconds that a helper which does not answer has left: its hook sees to it that Envoy goes on, and it hears no signal."""
+THREADS = "ENVOY_THREADS"
 COMPONENT = "app.kubernetes.io/component"
 TLS_SECRET = "wakeful-controller-tls"  # noqa: S105 - a name
 
@@ -198,13 +201,17 @@ def _gateway(install: Install) -> list[Manifest]:
     # A sidecar ends after all others: Envoy ends at once when it is told to, so `wakeful cluster leave` in the helper's hook waits for its requests.
     envoy = {
         "name": "envoy", "image": install.envoy, "restartPolicy": "Always",
-        "command": ["envoy", "-c", "/etc/envoy/envoy.json", "--drain-time-s", "10"],
+        # Else it has a thread for each processor of the node, each with connections and counts of its own. It has no limit: that would be the node's.
+        "command": ["envoy", "-c", "/etc/envoy/envoy.json", "--drain-time-s", "10", "--concurrency", f"$({THREADS})"],
+        "env": [{"name": THREADS, "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu", "divisor": "1"}}}],
         "ports": _container_ports(ports), "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},
         "securityContext": container_security(), "readinessProbe": probe("/ready", "stats", period=2, failures=2),
         "volumeMounts": [{"name": "envoy", "mountPath": "/etc/envoy", "readOnly": True}, ca_mount(), token_mount()],
     }
     leave = {"preStop": {"exec": {"command": ["wakeful", "cluster", "leave", "--seconds", str(GATEWAY_GRACE - 10)]}}}
-    helper = _helper(install, "helper", ["wakeful", "cluster", "gateway"]) | {"lifecycle": leave}
+    # By Envoy's port, as the helper listens on loopback. Patient, as a busy helper answers late; a hung one costs what Envoy has no cluster for.
+    alive = probe(HELPER_ALIVE, ENVOY_STATS, period=10, failures=6) | {"timeoutSeconds": 5, "terminationGracePeriodSeconds": HUNG_GRACE}
+    helper = _helper(install, "helper", ["wakeful", "cluster", "gateway"]) | {"lifecycle": leave, "livenessProbe": alive}
     pod = {
         "serviceAccountName": GATEWAY, "automountServiceAccountToken": False, "enableServiceLinks": False, "securityContext": pod_security(),
         "terminationGracePeriodSeconds": GATEWAY_GRACE, "initContainers": [prepare, envoy], "containers": [helper],

@@ -172,7 +172,7 @@ def _container(server: ServerSpec, install: Install) -> Manifest:
     }
 
 
-def probe(path: str, port: str, period: int, failures: int) -> Manifest:
+def probe(path: str, port: str | int, period: int, failures: int) -> Manifest:
     return {"httpGet": {"path": path, "port": port}, "periodSeconds": period, "failureThreshold": failures, "timeoutSeconds": 2}
 
 

@@ -3,6 +3,7 @@
 import json
 import urllib.error
 import urllib.request
+from http.client import HTTPConnection
 from typing import Any
 
 import numpy as np
@@ -33,3 +34,15 @@ def status_of(url: str) -> int:
     except urllib.error.HTTPError as error:
         with error:
             return error.code
+
+
+def told_to_go(address: str) -> bool:
+    """A caller who would keep his connection is answered, and is not to."""
+    connection = HTTPConnection(address, timeout=30)
+    try:
+        connection.request("GET", "/v2/models/nobody")
+        answer = connection.getresponse()
+        assert answer.status == 404
+        return answer.getheader("connection") == "close"
+    finally:
+        connection.close()

@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from tests.cluster.ground.envoy import binary
-from wakeful.cluster.gateway.bootstrap import Address, Gateway, bootstrap, render
+from wakeful.cluster.gateway.bootstrap import HELPER_ALIVE, Address, Gateway, bootstrap, render
 
 PLAIN = Gateway("gw-0", (Address("controller.models.svc", 9100),))
 
@@ -42,7 +42,7 @@ def test_what_is_admin_stays_on_loopback() -> None:
     assert made["admin"]["address"]["socket_address"]["address"] == "127.0.0.1"
     [_, stats] = made["static_resources"]["listeners"]
     [host] = stats["filter_chains"][0]["filters"][0]["typed_config"]["route_config"]["virtual_hosts"]
-    assert [route["match"] for route in host["routes"]] == [{"path": "/ready"}, {"path": "/stats/prometheus"}]
+    assert [route["match"] for route in host["routes"]] == [{"path": "/ready"}, {"path": "/stats/prometheus"}, {"path": HELPER_ALIVE}]
 
 
 def test_nothing_is_logged_of_requests() -> None:

@@ -1,18 +1,18 @@
 """A gateway's end: its PreStop hook waits for what a real Envoy has open, and callers are told to go elsewhere."""
 
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from tests.brokers import free_port
-from tests.cluster.gateway.calls import call
+from tests.cluster.gateway.calls import call, told_to_go
 from tests.cluster.ground.controller import Controller
 from tests.cluster.ground.gateway import GatewayPod
 from tests.daemon import wait_until
@@ -73,26 +73,14 @@ def test_it_ends_after_its_last_answer(leaving: GatewayPod, slow: Slow) -> None:
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(call, leaving.url, "GET", "/v2/models/slow")
         wait_until(lambda: leaving.envoy.stat("http.requests.downstream_rq_active") == 1, "a request is open")
-        assert not _told_to_go(leaving)
+        assert not told_to_go(leaving.address)
         hook = leave(leaving.envoy.admin.rpartition(":")[2])
-        wait_until(lambda: _told_to_go(leaving), "who comes is answered, and told to go elsewhere")
+        wait_until(lambda: told_to_go(leaving.address), "who comes is answered, and told to go elsewhere")
         assert hook.poll() is None
         slow.told.set()
         assert answer.result(30)[:2] == (200, [1, 2])
         assert hook.communicate(timeout=30)[0].endswith("all requests are answered\n")
     assert hook.returncode == DONE
-
-
-def _told_to_go(pod: GatewayPod) -> bool:
-    """A caller who would keep his connection is answered, and is not to."""
-    connection = HTTPConnection(pod.address, timeout=30)
-    try:
-        connection.request("GET", "/v2/models/nobody")
-        answer = connection.getresponse()
-        assert answer.status == 404
-        return answer.getheader("connection") == "close"
-    finally:
-        connection.close()
 
 
 def test_what_is_open_too_long_is_told(leaving: GatewayPod, slow: Slow) -> None:
@@ -104,6 +92,15 @@ def test_what_is_open_too_long_is_told(leaving: GatewayPod, slow: Slow) -> None:
         assert hook.returncode == NO
         slow.told.set()
         answer.result(30)
+
+
+def test_a_helper_that_hangs_is_no_pod_that_ends(leaving: GatewayPod) -> None:
+    """Kubernetes calls the hook when it restarts a container, too."""
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        hook = leave(leaving.envoy.admin.rpartition(":")[2], "--helper-port", str(hung.getsockname()[1]))
+        assert "it is restarted, and Envoy goes on" in hook.communicate(timeout=60)[1]
+    assert hook.returncode == NO
+    assert not told_to_go(leaving.address)
 
 
 def test_without_an_envoy() -> None:

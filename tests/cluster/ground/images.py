@@ -38,7 +38,7 @@ class Network(NamedTuple):
                 ports = ("admin-port", self.admin), ("helper-port", self.helper), ("helper-grpc-port", self.helper_grpc)
                 return ["--host", self.ip, *(word for option, port in ports for word in (f"--{option}", str(port)))]
             case ["wakeful", "cluster", "leave", *_]:
-                return ["--admin-port", str(self.admin)]
+                return ["--admin-port", str(self.admin), "--helper-port", str(self.helper)]
             case ["envoy", *_]:
                 return ["--use-dynamic-base-id"]
         return []

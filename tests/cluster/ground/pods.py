@@ -97,7 +97,8 @@ class Container:
                 continue
             probe.answered(probe.ask(self.spec, self._pod.ip, self.inside), time.monotonic())
             if kind != "readinessProbe" and probe.said and not probe.good and not leaving:
-                self.end(grace=float(self._pod.manifest["spec"].get("terminationGracePeriodSeconds", 30)))
+                usual = self._pod.manifest["spec"].get("terminationGracePeriodSeconds", 30)
+                self.end(grace=float(self.spec[kind].get("terminationGracePeriodSeconds", usual)))
 
     def inside(self, command: Sequence[str], seconds: float) -> bool:
         """Run a command where the container's mounts and variables are."""

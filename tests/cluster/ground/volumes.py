@@ -14,6 +14,7 @@ from shlex import quote
 from typing import Any
 
 from tests.cluster.ground.api import Api, Object
+from wakeful.cluster.quantities import whole
 
 REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 KEPT = ("PATH", "PYTHONPATH", "HOME", "LANG", "VIRTUAL_ENV")
@@ -110,7 +111,8 @@ class Files:
             return field_of(self._pod, source["fieldRef"]["fieldPath"], self._ip)
         if "resourceFieldRef" in source:
             of, _, name = source["resourceFieldRef"]["resource"].partition(".")
-            return str(((container.get("resources") or {}).get(of) or {}).get(name, "0"))
+            quantity = ((container.get("resources") or {}).get(of) or {}).get(name, "0")
+            return str(-(-whole(quantity) // max(whole(source["resourceFieldRef"].get("divisor", "1")), 1)))
         [(kind, wanted)] = source.items()
         content = self.keyed(kind.removesuffix("KeyRef"), wanted["name"], optional=bool(wanted.get("optional")))
         return content.get(wanted["key"], b"").decode()

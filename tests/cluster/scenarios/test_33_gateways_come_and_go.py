@@ -3,16 +3,20 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import grpc
 
+from tests.cluster.gateway.calls import call, told_to_go
 from tests.cluster.ground import models
 from tests.cluster.ground.cluster import Cluster
 from tests.cluster.ground.manifests import model, server
-from tests.cluster.ground.parts import GatewayParts, controller_address
+from tests.cluster.ground.parts import IMAGE, GatewayParts, controller_address
 from tests.cluster.ground.puppet import Follower, Puppet
+from tests.cluster.ground.views import PodView
 from tests.daemon import freeze
-from wakeful.cluster.manifests import CONTROLLER, CONTROLLER_PORT
+from wakeful.cluster.install import GATEWAY, GATEWAY_PORT, install_objects
+from wakeful.cluster.manifests import CONTROLLER, CONTROLLER_PORT, Install
 from wakeful.cluster.planning.book import PATIENCE
 
 
@@ -91,3 +95,30 @@ def test_a_refusal_is_no_acknowledgement(cluster: Cluster) -> None:
         stubborn.refusal = ""
         cluster.until(lambda: len(m.placements) == 1, what="it has acknowledged")
     load.nothing_lost()
+
+
+def test_a_helper_that_hangs_is_restarted_and_its_envoy_goes_on(cluster: Cluster) -> None:
+    """As it is shipped, but for the periods of the probe. Envoy has one thread for its quarter of a processor, whatever the node has."""
+    cluster.controller()
+    cluster.apply(server("triton"), model("m", models.quick(cluster.directory, "m")))
+    shipped = install_objects(Install(namespace=cluster.namespace, image=IMAGE, gateways=1))
+    [deployment] = [one for one in shipped if (one["kind"], one["metadata"]["name"]) == ("Deployment", GATEWAY)]
+    deployment["spec"]["template"]["spec"]["containers"][0]["livenessProbe"] |= {"periodSeconds": 1, "failureThreshold": 3, "timeoutSeconds": 2}
+    cluster.apply(deployment)
+    cluster.until(lambda: _gateways(cluster) and _gateways(cluster)[0].ready, 60, "the gateway is there")
+    [pod] = _gateways(cluster)
+    url = f"{pod.object['status']['podIP']}:{GATEWAY_PORT}"
+    cluster.until(lambda: cluster.model("m").ready, 60, "the model is there")
+    assert "--concurrency\0001\0" in Path(f"/proc/{pod.pid('envoy')}/cmdline").read_text()
+    with cluster.load(f"http://{url}", ["m"], 50, grpc=url) as load:
+        cluster.until(lambda: load.good > 10, what="requests are answered")
+        freeze(pod.pid("helper"))
+        cluster.until(lambda: pod.restarts == 1, 60, "the helper is restarted")
+        cluster.until(lambda: call(f"http://{url}", "POST", "/v2/models/n/infer", {})[0] == 404, 30, "it answers again")
+        assert pod.ready
+        assert not told_to_go(url), "Envoy sends nobody away"
+    load.nothing_lost()
+
+
+def _gateways(cluster: Cluster) -> list[PodView]:
+    return [pod for pod in cluster.pods() if pod.name.startswith(GATEWAY)]

@@ -34,6 +34,10 @@ _RESOLVER = {
 """The system's. Envoy's usual one keeps what it has found for up to a minute; after an upgrade nobody of the old controllers is left."""
 
 
+HELPER_ALIVE = "/helper"
+"""At the port for figures: 200 while the helper answers."""
+
+
 class Address(NamedTuple):
     host: str
     port: int
@@ -56,7 +60,7 @@ class Gateway:
     listen: Address = LISTEN
     admin: Address = ADMIN_ADDRESS
     stats: Address | None = STATS
-    """/ready for probes and /stats/prometheus; all else of Envoy's admin interface stays on loopback."""
+    """/ready for probes, HELPER_ALIVE and /stats/prometheus; all else of Envoy's admin interface stays on loopback."""
     helper: Address = HELPER_ADDRESS
     helper_grpc: Address = HELPER_GRPC_ADDRESS
     ca: Path | None = None
@@ -176,7 +180,8 @@ _NOBODY = {
 
 
 def _stats_routes() -> list[dict[str, Any]]:
-    return [{"match": {"path": path}, "route": {"cluster": ADMIN}} for path in ("/ready", "/stats/prometheus")]
+    own = [{"match": {"path": path}, "route": {"cluster": ADMIN}} for path in ("/ready", "/stats/prometheus")]
+    return [*own, {"match": {"path": HELPER_ALIVE}, "route": {"cluster": HELPER, "prefix_rewrite": "/v2/health/live"}}]
 
 
 def _connections(name: str, *routes: dict[str, Any]) -> dict[str, Any]:
