@@ -107,7 +107,7 @@ def test_a_helper_that_hangs_is_restarted_and_its_envoy_goes_on(cluster: Cluster
     cluster.apply(deployment)
     cluster.until(lambda: _gateways(cluster) and _gateways(cluster)[0].ready, 60, "the gateway is there")
     [pod] = _gateways(cluster)
-    url = f"{pod.object['status']['podIP']}:{GATEWAY_PORT}"
+    url = f"{pod.status['podIP']}:{GATEWAY_PORT}"
     cluster.until(lambda: cluster.model("m").ready, 60, "the model is there")
     assert "--concurrency\0001\0" in Path(f"/proc/{pod.pid('envoy')}/cmdline").read_text()
     with cluster.load(f"http://{url}", ["m"], 50, grpc=url) as load:
