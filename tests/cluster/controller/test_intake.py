@@ -3,12 +3,14 @@
 import itertools
 from typing import Any
 
+import pytest
+
 from tests.clock import Clock
 from wakeful.cluster.controller.api import AUTOSCALER, MODEL, SELDON_MODEL, SELDON_SERVER, SERVER, Kind, Manifest
 from wakeful.cluster.controller.intake import Dirty, Intake
 from wakeful.cluster.controller.writer import Writer
 from wakeful.cluster.dialects import DIALECTS
-from wakeful.cluster.planning.world import Bounds, World
+from wakeful.cluster.planning.world import Bounds, Placement, State, World
 
 
 class Stage:
@@ -91,9 +93,44 @@ def test_the_other_ones_server_has_the_name_once_the_first_is_deleted() -> None:
     stage.seen(SELDON_SERVER, "triton", serverConfig="triton")
     stage.seen(SERVER, "triton")
     dialects = [stage.world.servers["triton"].spec.dialect]
-    assert stage.vanished(SELDON_SERVER, "triton").servers == {"triton"}
+    assert stage.vanished(SERVER, "triton").servers == {"triton"}
     dialects.append(stage.world.servers["triton"].spec.dialect)
-    assert dialects == ["seldon", "wakeful"]
+    assert dialects == ["wakeful", "seldon"]
+
+
+SCALED = {
+    "scaling": {"target": 3, "fromSpec": "1", "owner": "Scheduler"},
+    "placements": [{"replica": "triton-0", "uid": "u", "state": "Routed", "revision": "r"}],
+}
+
+
+@pytest.mark.parametrize("order", [(MODEL, SELDON_MODEL), (SELDON_MODEL, MODEL)])
+def test_our_own_object_has_the_name_whichever_is_seen_first(order: tuple[Kind, Kind]) -> None:
+    """The next leader lists in another order, and comes to the same; what ours has in its status is kept."""
+    stage = Stage("wakeful", "seldon")
+    for kind in order:
+        stage.seen(kind, "m", SCALED if kind == MODEL else {}, storageUri=f"gs://{kind.group}/m", replicas=1, minReplicas=1)
+    entry = stage.world.models["m"]
+    assert entry.spec.storage_uri == "gs://wakeful.dev/m"
+    assert entry.scaling is not None
+    assert (entry.scaling.target, set(entry.placements)) == (3, {"u"})
+    assert [key.kind for key in stage.intake.rivals] == [SELDON_MODEL]
+    stage.vanished(MODEL, "m")
+    assert stage.world.models["m"].spec.storage_uri == "gs://mlops.seldon.io/m"
+    assert stage.intake.rivals == {}
+
+
+def test_an_object_made_again_is_tried_at_once_and_keeps_its_copies() -> None:
+    stage = Stage("wakeful")
+    stage.seen(MODEL, "m", storageUri="file:///m")
+    entry = stage.world.models["m"]
+    for uid, state in (("a", State.ROUTED), ("b", State.FAILED)):
+        entry.placements[uid] = Placement(uid, uid, state, entry.spec.revision, 0.0)
+    entry.failures, entry.retry_at = 5, 1e9
+    stage.vanished(MODEL, "m")
+    stage.intake.seen(MODEL, {"metadata": {"name": "m", "uid": "another", "generation": 1, "resourceVersion": "99"}, "spec": {"storageUri": "file:///m"}})
+    stage.intake.take()
+    assert (set(entry.placements), entry.gone, entry.failures, entry.retry_at) == ({"a"}, False, 0, 0.0)
 
 
 def test_an_autoscaler_of_seldons_group_decides_the_count_of_seldons_object() -> None:

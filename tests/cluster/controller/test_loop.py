@@ -102,7 +102,7 @@ class Stage:
         self.others.acknowledged = self.intake.touch
         self.wakes = Wakes(self.world, self.intake.woken, self.clock)
         neighbours = Neighbours(self.others, self.others, self.others, self.others)
-        self.telling = Telling(self.world, self.intake.kinds, self.writer, neighbours, self.clock)
+        self.telling = Telling(self.world, self.intake, self.writer, neighbours, self.clock)
         outlets = Outlets(self.others, self.others, self.writer, self.others, self.others.notes.append, self.telling, self.wakes)
         self.loop = Loop(self.world, self.intake, outlets, Limits(gateway_silence=0.0), Figures(Log()), self.clock)
         self._versions = itertools.count(1)

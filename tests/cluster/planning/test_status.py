@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wakeful.cluster.planning.kept import placements_of, restore_model, restore_server, scaling_of
-from wakeful.cluster.planning.status import Observed, model_status, server_status
+from wakeful.cluster.planning.status import Observed, model_status, rival_status, server_status
 from wakeful.cluster.planning.world import (
     Agent,
     Bounds,
@@ -316,3 +316,12 @@ class TestServer:
         status = self.status(a_replica(0), a_replica(1), a_replica(2), observed=Observed(updated=2, surging=True))
 
         assert condition(status, "Progressing") == ("True", "Surging", "there is one pod more until all others are ready")
+
+
+def test_who_has_not_its_name_is_told_so_once() -> None:
+    first = rival_status({"placements": []}, 3, "wakeful.dev", 100.0)
+    assert {one["type"]: (one["status"], one["reason"]) for one in first["conditions"]} == {
+        "Ready": ("False", "NameTaken"), "ConfigValid": ("False", "NameTaken"),
+    }
+    assert "an object of wakeful.dev has this name" in first["conditions"][0]["message"]
+    assert rival_status(first, 3, "wakeful.dev", 200.0) == first, "nothing to write"

@@ -17,7 +17,7 @@ from wakeful.cluster.controller.writer import Key, Writer
 from wakeful.cluster.dialects import Reader
 from wakeful.cluster.manifests import TEMPLATE_LABEL
 from wakeful.cluster.planning.effects import Note
-from wakeful.cluster.planning.kept import restore_model, restore_server
+from wakeful.cluster.planning.kept import restore_model, restore_server, take_over
 from wakeful.cluster.planning.plan import affected
 from wakeful.cluster.planning.revisions import respecify
 from wakeful.cluster.planning.rollout import PodView
@@ -60,8 +60,10 @@ class Intake:
         """By the group of the manifests."""
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._dirty = Dirty()
-        self._rivals: dict[Key, Manifest] = {}
-        """Objects whose name is one's of the other group, which came first."""
+        self.rivals: dict[Key, Manifest] = {}
+        """Objects whose name one of the first group has. They are told so, and nothing else becomes of them."""
+        self._seconds: dict[Key, Manifest] = {}
+        """Objects of another group than the first that have their names, as long as none of the first claims it."""
         self._pods: dict[str, str] = {}
         self._templates: dict[str, str] = {}
         self._agents: dict[str, Agent] = {}
@@ -151,7 +153,8 @@ class Intake:
     def _deleted(self, kind: Kind, name: str) -> None:
         key = Key(kind, name)
         self._writer.forget(key)
-        self._rivals.pop(key, None)
+        self.rivals.pop(key, None)
+        self._seconds.pop(key, None)
         if self.kinds.get((kind.kind, name)) != kind:
             return  # the one of the other group has the name
         del self.kinds[kind.kind, name]
@@ -163,15 +166,26 @@ class Intake:
             self._world.servers.pop(name, None)
             self._dirty.servers.add(name)
             self._dirty.models |= self._world.models.keys()
-        for rival in [other for other in self._rivals if (other.kind.kind, other.name) == (kind.kind, name)]:
-            self._seen(rival.kind, self._rivals.pop(rival))
+        for rival in [other for other in self.rivals if (other.kind.kind, other.name) == (kind.kind, name)]:
+            self._seen(rival.kind, self.rivals.pop(rival))
 
     def _is_rival(self, key: Key, manifest: Manifest) -> bool:
-        """Is the name taken by an object of the other group?"""
-        if self.kinds.setdefault((key.kind.kind, key.name), key.kind) == key.kind:
-            return False
-        self._rivals[key] = manifest
-        return True
+        """Has an object of the first group the name? It has it whichever was seen first, so that all leaders agree."""
+        slot = (key.kind.kind, key.name)
+        holder = self.kinds.get(slot, key.kind)
+        if key.kind.group == next(iter(self._readers)):
+            if holder != key.kind:
+                displaced = Key(holder, key.name)
+                self.rivals[displaced] = self._seconds.pop(displaced)
+                self._writer.touch(displaced)
+        elif holder != key.kind:
+            self.rivals[key] = manifest
+            self._writer.observed(key, manifest["metadata"]["resourceVersion"], manifest.get("status") or {})
+            return True
+        else:
+            self._seconds[key] = manifest
+        self.kinds[slot] = key.kind
+        return False
 
     def _model(self, kind: Kind, manifest: Manifest) -> None:
         meta, status = manifest["metadata"], manifest.get("status") or {}
@@ -187,7 +201,7 @@ class Intake:
             entry = self._world.models[name] = ModelEntry(spec, look_at=math.inf)  # it is looked at because it is new, and then says when again
             restore_model(entry, status)
         elif entry.spec.uid != spec.uid:
-            entry.scaling, entry.gone = None, False
+            take_over(entry, status)
         respecify(entry, spec)
         self._count(entry, "Model", name)
         self._dirty.models.add(name)
@@ -206,7 +220,7 @@ class Intake:
             entry = self._world.servers[name] = ServerEntry(spec)
             restore_server(entry, status)
         elif entry.spec.uid != spec.uid:
-            entry.scaling = None
+            restore_server(entry, status)
         entry.spec = spec
         self._count(entry, "Server", name)
         self._dirty.servers.add(name)

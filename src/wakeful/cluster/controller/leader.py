@@ -62,7 +62,7 @@ class Leader:
         self._identity = Identity(api)
         self._agents = Agents(epoch, self._intake, wakes, self._identity.agent)
         neighbours = Neighbours(self._agents, self._discovery, self._keys, self._objects)
-        self._telling = Telling(world, self._intake.kinds, self._writer, neighbours, now)
+        self._telling = Telling(world, self._intake, self._writer, neighbours, now)
         values = partial(answer, world, dialects, settings.install.namespace)
         self._metrics = MetricsApi(api, settings.host, settings.install.namespace, lambda target: values(target, now()), figures.complain)
         outlets = Outlets(self._agents, self._discovery, self._writer, self._objects, self._note, self._telling, wakes)

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from wakeful.clock import Clock
-from wakeful.cluster.controller.api import Kind
+from wakeful.cluster.controller.api import Manifest
+from wakeful.cluster.controller.intake import Intake
 from wakeful.cluster.controller.writer import Key, Writer
 from wakeful.cluster.dialects import as_told
 from wakeful.cluster.planning.draft import is_coming
 from wakeful.cluster.planning.revisions import source_of
 from wakeful.cluster.planning.routing import endpoints, wanted_of
-from wakeful.cluster.planning.status import Observed, model_status, server_status
+from wakeful.cluster.planning.status import Observed, model_status, rival_status, server_status
 from wakeful.cluster.planning.world import Agent, Endpoint, ModelEntry, Placement, ServerEntry, State, World
 from wakeful.cluster.wire import Wanted
 
@@ -51,9 +52,9 @@ class Neighbours(NamedTuple):
 class Telling:
     """Keeps what was told last, so that one model's change costs one model."""
 
-    def __init__(self, world: World, kinds: Mapping[tuple[str, str], Kind], writer: Writer, others: Neighbours, now: Clock) -> None:
-        """`kinds`: of the objects that there are, by ("Model" | "Server", name)."""
-        self._world, self._kinds, self._writer, self._now = world, kinds, writer, now
+    def __init__(self, world: World, intake: Intake, writer: Writer, others: Neighbours, now: Clock) -> None:
+        self._world, self._writer, self._now = world, writer, now
+        self._kinds, self._rivals = intake.kinds, intake.rivals
         self._agents, self._gateways, self._keys, self._workloads = others
         self._routes: dict[str, tuple[Endpoint, ...]] = {}
         self._desired: dict[str, dict[str, Wanted]] = {}
@@ -96,6 +97,8 @@ class Telling:
 
     def status(self, key: Key) -> dict[str, Any] | None:
         """What people are to read of a Model or Server now; None: there is no such object."""
+        if (rival := self._rivals.get(key)) is not None:
+            return self._rival_status(key, rival)
         if self._kinds.get((key.kind.kind, key.name)) != key.kind:
             return None
         if key.kind.kind == "Model":
@@ -103,6 +106,11 @@ class Telling:
             return self.model_status(key, model) if model is not None else None
         server = self._world.servers.get(key.name)
         return self.server_status(key, server) if server is not None else None
+
+    def _rival_status(self, key: Key, rival: Manifest) -> dict[str, Any]:
+        winner = self._kinds[key.kind.kind, key.name].group
+        status = rival_status(self._writer.latest(key), rival["metadata"].get("generation", 0), winner, self._now())
+        return as_told("seldon", "Model" if key.kind.kind == "Model" else "Server", status)
 
     def model_status(self, key: Key, entry: ModelEntry) -> dict[str, Any]:
         withheld = self._keys.why_not(entry.spec.secret) if entry.spec.secret is not None else ""

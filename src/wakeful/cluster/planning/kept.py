@@ -18,6 +18,16 @@ def restore_model(entry: ModelEntry, status: Mapping[str, Any]) -> None:
     entry.changed = max((seconds_of(one["lastTransitionTime"]) for one in status.get("conditions", ()) if one["type"] == "Ready"), default=0.0)
 
 
+def take_over(entry: ModelEntry, status: Mapping[str, Any]) -> None:
+    """Another object has the name from now on: what was decided for the one before, and what failed of it, is forgotten. Its copies stay until the
+    planner has others. `status`: the new one's, which is blank unless a leader before has known it."""
+    there = {uid: placement for uid, placement in entry.placements.items() if placement.state is not State.FAILED}
+    sources = entry.sources
+    restore_model(entry, status)
+    entry.placements, entry.sources = there | entry.placements, sources | entry.sources
+    entry.resolved, entry.gone, entry.failures, entry.retry_at = "", False, 0, 0.0
+
+
 def restore_server(entry: ServerEntry, status: Mapping[str, Any]) -> None:
     entry.scaling = scaling_of(status)
 

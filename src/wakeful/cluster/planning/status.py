@@ -73,6 +73,13 @@ def _able(entry: ModelEntry, world: World) -> int:
     return sum(world.is_available(entry.spec.name, placement) for placement in entry.placements.values())
 
 
+def rival_status(status: Mapping[str, Any], generation: int, group: str, now: float) -> dict[str, Any]:
+    """Of an object whose name one of another group has. `status` is the one that it has in the API server."""
+    message = f"an object of {group} has this name, and is served under it: delete one of them, or give it another name"
+    conditions = [Condition(one, False, "NameTaken", message) for one in ("Ready", "ConfigValid")]
+    return {"observedGeneration": generation, "state": "Failed", "conditions": written(conditions, status, generation, now)}
+
+
 def _state(entry: ModelEntry, desired: int, able: int, now: float) -> str:
     if entry.gone:
         return "Terminating"
