@@ -24,7 +24,7 @@ def take_over(entry: ModelEntry, status: Mapping[str, Any]) -> None:
     there = {uid: placement for uid, placement in entry.placements.items() if placement.state is not State.FAILED}
     sources = entry.sources
     restore_model(entry, status)
-    entry.placements, entry.sources = there | entry.placements, sources | entry.sources
+    entry.placements, entry.sources = there | entry.placements, {**sources, **entry.sources}
     entry.resolved, entry.gone, entry.failures, entry.retry_at = "", False, 0, 0.0
 
 
