@@ -66,6 +66,7 @@ class Leader:
         values = partial(answer, world, dialects, settings.install.namespace)
         self._metrics = MetricsApi(api, settings.host, settings.install.namespace, lambda target: values(target, now()), figures.complain)
         outlets = Outlets(self._agents, self._discovery, self._writer, self._objects, self._note, self._telling, wakes)
+        self._shown = tls.Shown(self._certificate, figures.complain)
         self._loop = Loop(world, self._intake, outlets, settings.limits, figures, now)
 
     @property
@@ -82,6 +83,8 @@ class Leader:
                 parts: tuple[_Part, ...] = (*reflectors, self._writer, self._events, self._objects, self._keys, self._discovery)
                 for part in parts:
                     tasks.create_task(part.run())
+                if not self._settings.insecure:
+                    tasks.create_task(self._shown.run())
                 tasks.create_task(self._count())
                 if self._settings.install.custom_metrics:
                     tasks.create_task(self._metrics.run())
@@ -102,7 +105,7 @@ class Leader:
         if self._settings.insecure:
             server.add_insecure_port(address)
         else:
-            server.add_secure_port(address, (await self._certificate()).credentials())
+            server.add_secure_port(address, await self._shown.credentials())
         await server.start()
         return server
 

@@ -1,15 +1,16 @@
 """The controller's certificate: made once by whoever leads first, kept in a Secret, and vouched for by a ConfigMap that agents and gateways mount.
 
 The authority that signs it is made for this one certificate and its key thrown away: nobody can make a second one. Another pair is made when the
-Secret is deleted, or less than a month is left. Whoever has certificates of his own (cert-manager) gives files instead.
+Secret is deleted, or less than a month is left. Whoever has certificates of his own (cert-manager) gives files instead. Both are looked at again as
+long as the process leads: files are replaced every few weeks.
 """
 
 import asyncio
 import base64
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 from cryptography import x509
@@ -23,6 +24,8 @@ from wakeful.cluster.manifests import MANAGED_BY
 
 LASTS = timedelta(days=3650)
 RENEW = timedelta(days=30)
+LOOK = 300.0
+"""Seconds between two looks at whether there is another pair."""
 CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
 """Keys of the Secret, as Kubernetes and cert-manager call them."""
 
@@ -37,6 +40,42 @@ class Pem(NamedTuple):
 
     def expires(self) -> datetime:
         return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc
+
+    def check(self) -> None:
+        """Raises ValueError if it is no pair: a file was read while the other one was not yet written."""
+        of_certificate = x509.load_pem_x509_certificate(self.certificate).public_key()
+        if serialization.load_pem_private_key(self.key, None).public_key() != of_certificate:
+            raise ValueError("the key is another certificate's")
+
+
+class Shown:
+    """The pair that whoever connects is shown. Connections that are there stay as they are."""
+
+    def __init__(self, load: Callable[[], Awaitable[Pem]], complain: Callable[[str], None], look: float = LOOK) -> None:
+        """`load` may raise Refusal, OSError, or ValueError for what is no pair: then the one before is shown."""
+        self._load, self._complain, self._look = load, complain, look
+        self._pem: Pem | None = None
+
+    async def credentials(self) -> grpc.ServerCredentials:
+        self._pem = await self._load()
+        self._pem.check()
+        return grpc.dynamic_ssl_server_credentials(self._configuration(), self._configuration)
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._look)
+            try:
+                pem = await self._load()
+                pem.check()
+            except (Refusal, OSError, ValueError) as error:
+                self._complain(f"the certificate could not be looked at again, and stays: {error}")
+            else:
+                self._pem = pem
+
+    def _configuration(self) -> Any:
+        """Asked by gRPC's threads at each connection."""
+        assert self._pem is not None, "it was loaded before"
+        return grpc.ssl_server_certificate_configuration([(self._pem.key, self._pem.certificate)])
 
 
 def names_of(service: str, namespace: str) -> tuple[str, ...]:
