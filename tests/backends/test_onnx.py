@@ -291,7 +291,7 @@ def test_prepared_copy_stands_alone_and_answers_like_the_original(tmp_path: Path
     shutil.rmtree(tmp_path / "original")
     model = opened(path, prepared=str(tmp_path / "copy"))
     assert model.prepared
-    np.testing.assert_array_equal(model.run({"x": x})[0], expected[0])
+    np.testing.assert_allclose(model.run({"x": x})[0], expected[0], rtol=1e-4, atol=1e-5)  # a draft's kernels add in another order
 
 
 def test_models_without_weights_can_be_prepared(tmp_path: Path) -> None:

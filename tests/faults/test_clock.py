@@ -25,6 +25,8 @@ SHOWN = {
     "wakeful/cluster/planning/conditions.py": {"from datetime"},  # times in objects of Kubernetes
     "wakeful/cluster/controller/lease.py": {"from datetime"},
     "wakeful/cluster/controller/leader.py": {"from datetime"},  # from when a certificate holds
+    "wakeful/cluster/controller/metrics_api.py": {"from datetime"},
+    "wakeful/cluster/controller/metrics_values.py": {"from datetime"},  # when a value was read, for an autoscaler
     "wakeful/cluster/controller/tls.py": {"from datetime"},
 }
 """Who may ask the wall clock, or turn its seconds into words."""
@@ -38,6 +40,7 @@ ASKED_OF_CLOCK = {
     "wakeful/prepared/knowledge.py",
     "wakeful/cluster/agent/agent.py",  # when a model was last used, for a controller on another machine
     "wakeful/cluster/controller/lease.py",  # the first epoch
+    "wakeful/cluster/controller/metrics_api.py",  # from when a certificate holds
     "wakeful/cluster/controller/leader.py",  # what the API server keeps: read once, and counted on by the monotonic clock
     "wakeful/cli/cluster_explain.py",
 }
