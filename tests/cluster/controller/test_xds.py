@@ -165,6 +165,29 @@ def test_two_that_say_the_same_name_are_both_waited_for(controller: Controller, 
     other.close()
 
 
+def test_who_does_not_surely_lead_any_more_tells_nobody_anything(controller: Controller, envoys: Any) -> None:
+    """As one that has stood still for longer than its Lease lasts: its streams end before it says another word, and it takes no new ones."""
+    envoy = envoys("gw-0")
+    puppet = Puppet(grpc.insecure_channel(controller.address), "gw-1")
+    controller.set_routes({"cat": (ONE,)})
+    puppet.ask(xds._URLS["clusters"])
+    puppet.answer(puppet.next())
+    wait_until(lambda: envoy.clusters().get("model/cat") == {"127.0.0.1:7001"}, "Envoy has its route")
+    controller.leads = False
+    controller.set_routes({"dog": (TWO,)})
+    late = Puppet(grpc.insecure_channel(controller.address), "gw-2")
+    late.ask(xds._URLS["clusters"])
+    for one in (puppet, late):
+        with pytest.raises(grpc.RpcError, match="another one may lead") as caught:
+            one.next()
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        one.close()
+    wait_until(lambda: controller.call(lambda: not controller.discovery._streams), "Envoy's stream has ended, too")
+    assert envoy.clusters() == {"model/cat": {"127.0.0.1:7001"}, "model/cat/grpc": {"127.0.0.1:7101"}}
+    controller.leads = True
+    wait_until(lambda: envoy.clusters().keys() == {"model/dog", "model/dog/grpc"}, "it comes again, and again, until somebody leads")
+
+
 def test_versions_are_the_same_whoever_makes_them() -> None:
     once, again = xds.assignment("model/cat", [ONE, TWO]), xds.assignment("model/cat", [TWO, ONE])
     assert once == again

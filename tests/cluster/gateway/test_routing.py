@@ -18,6 +18,7 @@ from tests.cluster.gateway.conftest import endpoint
 from tests.cluster.ground.controller import Controller
 from tests.cluster.ground.gateway import GatewayPod
 from tests.daemon import Daemon
+from wakeful.cluster.gateway.bootstrap import LARGEST_RETRIED
 from wakeful.cluster.planning.world import Endpoint
 
 pytestmark = pytest.mark.usefixtures("everywhere")
@@ -231,3 +232,25 @@ def test_what_surely_did_not_start_is_tried_elsewhere(
             assert grpc.infer("dog", [grpc_input(ROW)], headers=dict(headers)).as_numpy("y").tolist() == [[2, 4, 6, 8]]
     assert pod.envoy.stat("cluster.model/dog.upstream_rq_retry") > 0
     assert pod.envoy.stat("cluster.model/dog/grpc.upstream_rq_retry") > 0
+
+
+def test_a_large_body_is_tried_elsewhere_only_before_a_replica_has_had_it(
+    pod: GatewayPod, daemons: list[Daemon], controller: Controller, broken_daemon: Daemon,
+) -> None:
+    """Envoy keeps no more than LARGEST_RETRIED of it. Who is not tried again is told so by the daemon's own answer. The good
+    replica says 400, as there are too many columns: an answer that is quickly made."""
+    zeros = np.zeros(LARGEST_RETRIED // 4 + MB, np.float32)
+    head = b'{"inputs":[{"name":"x","shape":[1,%d],"datatype":"FP32","parameters":{"binary_data_size":%d}}]}' % (zeros.size, zeros.nbytes)
+    sent, headers = head + zeros.tobytes(), {"inference-header-content-length": str(len(head))}
+    controller.settle({"dog": (endpoint(daemons[0]), Endpoint("gone", "127.0.0.1", 1, 1))})
+    retried = pod.envoy.stat("cluster.model/dog.upstream_rq_retry")
+    for _ in range(20):
+        assert call(pod.url, "POST", "/v2/models/dog/infer", sent, headers)[0] == 400, "nobody has taken a byte of it"
+    assert pod.envoy.stat("cluster.model/dog.upstream_rq_retry") > retried
+    controller.settle({"dog": (endpoint(broken_daemon),)})
+    status, _, told = call(pod.url, "POST", "/v2/models/dog/infer", sent, headers)
+    assert (status, told["x-wakeful-unstarted"]) == (503, "1")
+    controller.settle({"dog": (endpoint(daemons[0]), endpoint(broken_daemon))})
+    retried = pod.envoy.stat("cluster.model/dog.upstream_rq_retry")
+    assert {call(pod.url, "POST", "/v2/models/dog/infer", sent, headers)[0] for _ in range(20)} == {400, 503}
+    assert pod.envoy.stat("cluster.model/dog.upstream_rq_retry") == retried

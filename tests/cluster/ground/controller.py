@@ -10,7 +10,7 @@ import grpc
 
 from wakeful.clock import monotonic
 from wakeful.cluster.controller.agents import OPTIONS, Agents
-from wakeful.cluster.controller.identity import Door, Identity
+from wakeful.cluster.controller.identity import Door, Identity, Office
 from wakeful.cluster.controller.tls import Pem
 from wakeful.cluster.controller.xds import Discovery
 from wakeful.cluster.planning.effects import Note
@@ -70,7 +70,9 @@ class Controller:
         """`identity`: it lets gateways in alone that show a token."""
         self.notes: list[Note] = []
         self.port, self._pem = port, pem
-        self._doors = () if identity is None else (Door(identity),)
+        self.leads = True
+        """It holds the Lease, as far as it knows."""
+        self._doors = (Office(lambda: self.leads), *(() if identity is None else (Door(identity),)))
         self.changes = 0
         """How often the routing has changed."""
         self.planner = Planner()
@@ -132,7 +134,7 @@ class Controller:
 
     async def _main(self, routes: Mapping[str, tuple[Endpoint, ...]], opened: bool) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
-        self.discovery = Discovery(self._changed, self.notes.append, monotonic)
+        self.discovery = Discovery(self._changed, self.notes.append, lambda: self.leads, monotonic)
         self.discovery.set_routes(routes)
         if opened:
             self.discovery.open({})

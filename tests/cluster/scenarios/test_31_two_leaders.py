@@ -1,11 +1,15 @@
 """Scenario 31: two controllers lead at once, because one does not know that its Lease is another's. What the old one says is not obeyed."""
 
+import os
+import signal
+
 from tests.brokers import free_port
 from tests.cluster.ground import models
 from tests.cluster.ground.cluster import Cluster
 from tests.cluster.ground.manifests import model, server
-from tests.cluster.ground.parts import Controller, controller_address
+from tests.cluster.ground.parts import LEASE_SECONDS, Controller, controller_address
 from tests.cluster.ground.proxy import Proxy
+from tests.daemon import freeze
 from wakeful.cluster.manifests import CONTROLLER_PORT
 
 LONG = "3600"
@@ -53,6 +57,25 @@ def test_what_an_old_leader_says_is_not_obeyed(cluster: Cluster) -> None:
     agents.targets[:] = [(controller_address(cluster, number), CONTROLLER_PORT) for number in (1, 0)]
     cluster.until(lambda: _agents(new) == 2, 30, "both agents are back at the new one")
     cluster.until(lambda: cluster.model("kept").available == cluster.model("added").available == 2)
+
+
+def test_a_leader_that_has_slept_tells_gateways_nothing_of_before(cluster: Cluster) -> None:
+    """It is all that a gateway finds when it wakes up, and knows a model that another leader has taken away meanwhile."""
+    gateway = cluster.up(server("triton"), *(model(name, models.quick(cluster.directory, name)) for name in ("kept", "deleted")))
+    sleeper, seen = cluster.processes[0], gateway.envoy.clusters
+    freeze(sleeper.pid)
+    new = cluster.controller(1)
+    cluster.until(lambda: new.leads, 40, "another one leads")
+    cluster.delete("Model", "deleted")
+    cluster.until(lambda: "model/deleted" not in seen() and "model/kept" in seen(), 30, "the gateway has heard of it")
+    with cluster.load(gateway.http, ["kept"], 50, grpc=gateway.grpc) as load:
+        freeze(new.pid)
+        os.kill(sleeper.pid, signal.SIGCONT)
+        cluster.always(lambda: "model/deleted" not in seen() and "model/kept" in seen(), LEASE_SECONDS * 3, "the routes stay as they are")
+        cluster.apply(model("added", models.quick(cluster.directory, "added")))
+        cluster.until(lambda: "model/added" in seen(), 40, "it leads again, and knows how things stand")
+        assert "model/deleted" not in seen()
+    load.nothing_lost()
 
 
 def _agents(controller: Controller) -> float:

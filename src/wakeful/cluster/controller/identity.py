@@ -14,6 +14,7 @@ from wakeful.cluster.wire import ATTEND, Hello
 POD_UID = "authentication.kubernetes.io/pod-uid"
 AUTHORIZATION, SCHEME = "authorization", "Bearer "
 """Where gateways show theirs: Envoy has no other way."""
+LEADS_NO_MORE = "this controller could not renew its Lease: another one may lead"
 REMEMBERED = 4096
 """Tokens; more than a namespace has pods."""
 
@@ -98,12 +99,23 @@ class Door(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpcio ships no
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         if details.method != ATTEND and (why := await self._identity.gateway(details.invocation_metadata)):
-            return _refusing(why)
+            return _refusing(grpc.StatusCode.UNAUTHENTICATED, why)
         return await continuation(details)
 
 
-def _refusing(why: str) -> Any:
+class Office(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpcio ships no types
+    """Of the controller's server: takes no call when another one may lead. Those that came while this process stood still are taken in before it
+    has looked at its Lease."""
+
+    def __init__(self, leads: Callable[[], bool]) -> None:
+        self._leads = leads
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+        return await continuation(details) if self._leads() else _refusing(grpc.StatusCode.UNAVAILABLE, LEADS_NO_MORE)
+
+
+def _refusing(code: grpc.StatusCode, why: str) -> Any:
     async def refuse(_: Any, context: Any) -> None:
-        await context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
+        await context.abort(code, why)
 
     return grpc.stream_stream_rpc_method_handler(refuse)

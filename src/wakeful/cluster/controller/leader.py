@@ -14,7 +14,7 @@ from wakeful.cluster.controller.agents import OPTIONS, Agents
 from wakeful.cluster.controller.api import AUTOSCALER, MODEL, POD, SELDON_MODEL, SELDON_SERVER, SERVER, STATEFUL_SET, Api, Kind
 from wakeful.cluster.controller.events import Events, Subject
 from wakeful.cluster.controller.figures import Figures
-from wakeful.cluster.controller.identity import Door, Identity
+from wakeful.cluster.controller.identity import Door, Identity, Office
 from wakeful.cluster.controller.intake import Intake
 from wakeful.cluster.controller.loop import Loop, Outlets
 from wakeful.cluster.controller.metrics_api import MetricsApi
@@ -47,7 +47,7 @@ class Leader:
     """One time of leading: nothing of a former one is left."""
 
     def __init__(self, api: Api, settings: Settings, figures: Figures, epoch: int, may_write: Callable[[], bool]) -> None:
-        self._api, self._settings, self._figures = api, settings, figures
+        self._api, self._settings, self._figures, self._may_write = api, settings, figures, may_write
         now = _clock()
         world = self._world = World()
         self._writer = Writer(api, self._status, may_write, figures.complain)
@@ -55,7 +55,7 @@ class Leader:
         readers = [DIALECTS[dialect] for dialect in dialects]
         self._intake = Intake(world, readers, self._writer, now)
         self._events = Events(api, settings.install.namespace, self._subject, now=now)
-        self._discovery = Discovery(self._intake.touch, self._note)
+        self._discovery = Discovery(self._intake.touch, self._note, may_write)
         self._keys = StorageKeys(api, self._secret_changed, figures.complain)
         self._objects = Objects(api, world, self._intake, settings.install, may_write, figures.complain)
         wakes = Wakes(world, self._intake.woken, now)
@@ -78,19 +78,17 @@ class Leader:
         reflectors = [self._reflector(kind) for kind in kinds]
         reflectors += [self._reflector(kind, SERVER_LABEL) for kind in (POD, STATEFUL_SET)]
         server = await self._serve()
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                parts: tuple[_Part, ...] = (*reflectors, self._writer, self._events, self._objects, self._keys, self._discovery)
-                for part in parts:
-                    tasks.create_task(part.run())
-                if not self._settings.insecure:
-                    tasks.create_task(self._shown.run())
-                tasks.create_task(self._count())
-                if self._settings.install.custom_metrics:
-                    tasks.create_task(self._metrics.run())
-                tasks.create_task(self._loop.run(reflectors))
-        finally:
-            await server.stop(0)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_open_to_the_end(server))
+            parts: tuple[_Part, ...] = (*reflectors, self._writer, self._events, self._objects, self._keys, self._discovery)
+            for part in parts:
+                tasks.create_task(part.run())
+            if not self._settings.insecure:
+                tasks.create_task(self._shown.run())
+            tasks.create_task(self._count())
+            if self._settings.install.custom_metrics:
+                tasks.create_task(self._metrics.run())
+            tasks.create_task(self._loop.run(reflectors))
 
     def _reflector(self, kind: Kind, label: str | None = None) -> Reflector:
         return Reflector(self._api, kind, self._intake, label, complain=self._figures.complain)
@@ -98,7 +96,7 @@ class Leader:
     async def _serve(self) -> grpc.aio.Server:
         """Agents and gateways, on one port."""
         doors = () if self._settings.insecure else (Door(self._identity),)  # gateways show tokens over TLS alone
-        server = grpc.aio.server(interceptors=doors, options=OPTIONS)
+        server = grpc.aio.server(interceptors=(Office(self._may_write), *doors), options=OPTIONS)
         server.add_generic_rpc_handlers((self._agents,))
         self._discovery.add_to(server)
         address = f"{self._settings.host}:{self._settings.port}"
@@ -147,6 +145,14 @@ class Leader:
         if kind is None or (entry := entries.get(note.name)) is None:
             return None
         return Subject(kind.api_version, kind.kind, note.name, entry.spec.uid)
+
+
+async def _open_to_the_end(server: grpc.aio.Server) -> None:
+    """Cancelled with the leader's other tasks, and not after the slowest of them: agents and gateways are to look for the next leader at once."""
+    try:
+        await server.wait_for_termination()
+    finally:
+        await server.stop(0)
 
 
 def _clock() -> clock.Clock:

@@ -1,6 +1,10 @@
 """Tells gateways where requests go: Envoy's aggregated discovery service, incremental, on the controller's gRPC server.
 
 A cluster's endpoints have a version that names their replicas, so a new leader learns from what an Envoy says that it has where it sends requests.
+Envoy knows no epoch, so the end of a leader's time is kept here: nothing is sent unless it surely leads, by its own clock, whatever it has
+slept through. What was under way to the socket by then reaches an Envoy at most a keepalive's time later (9 s, then it has left the connection), and
+for longer than that, `book.PATIENCE`, the next leader counts each gateway as one that may send to all that its predecessor had routed.
+
 Of several streams that come under one name each is a gateway of its own, until the older ones have ended.
 """
 
@@ -17,6 +21,7 @@ from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest, Delt
 
 from wakeful.clock import Clock, monotonic
 from wakeful.cluster.controller.delta import Client, Kind, Push, Resource
+from wakeful.cluster.controller.identity import LEADS_NO_MORE
 from wakeful.cluster.planning import book
 from wakeful.cluster.planning.effects import Note
 from wakeful.cluster.planning.world import Endpoint, Routing
@@ -43,9 +48,9 @@ Changed = Callable[[frozenset[str]], None]
 class Discovery:
     """The book, the resources and the streams. All of it belongs to the controller's loop."""
 
-    def __init__(self, changed: Changed, note: Callable[[Note], None], now: Clock = monotonic) -> None:
-        """`changed` gets the models whose `routing` has changed; `note` what people should know."""
-        self._changed, self._note, self._now = changed, note, now
+    def __init__(self, changed: Changed, note: Callable[[Note], None], leads: Callable[[], bool], now: Clock = monotonic) -> None:
+        """`changed` gets the models whose `routing` has changed; `note` what people should know; `leads`: nobody else can lead now."""
+        self._changed, self._note, self._leads, self._now = changed, note, leads, now
         self._book = book.Book()
         self._routes: dict[str, tuple[Endpoint, ...]] = {}
         self._catalog: dict[Kind, dict[str, Resource]] = {"clusters": {}, "endpoints": {}}
@@ -109,10 +114,14 @@ class Discovery:
                 async for request in requests:
                     self._take(stream, request, context.peer())
                 writer.cancel()
+        except* _LeadsNoMore:
+            stream.over = True
         finally:
             if stream.joined:
                 del self._streams[stream.name]
                 self._tell(self._book.left(stream.name, self._now()))
+        if stream.over:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, LEADS_NO_MORE)
 
     def _take(self, stream: "_Stream", request: DeltaDiscoveryRequest, peer: str) -> None:
         stream.name = stream.name or self._free_name(request.node.id or peer)
@@ -156,6 +165,8 @@ class Discovery:
             stream.kick.clear()
             if stream.joined:
                 for push in stream.client.pushes():
+                    if not self._leads():
+                        raise _LeadsNoMore
                     self._tell(self._book.sent(stream.name, push.nonce, _sent(push), self._now()))
                     await context.write(_response(push))
 
@@ -164,8 +175,13 @@ class Discovery:
             self._changed(models)
 
 
+class _LeadsNoMore(Exception):
+    """Another one may lead."""
+
+
 class _Stream:
     def __init__(self, client: Client) -> None:
+        self.over = False
         self.client = client
         self.name = ""
         self.joined = False
