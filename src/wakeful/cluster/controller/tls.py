@@ -10,7 +10,7 @@ import base64
 import ipaddress
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import grpc
 from cryptography import x509
@@ -48,34 +48,18 @@ class Pem(NamedTuple):
             raise ValueError("the key is another certificate's")
 
 
-class Shown:
-    """The pair that whoever connects is shown. Connections that are there stay as they are."""
-
-    def __init__(self, load: Callable[[], Awaitable[Pem]], complain: Callable[[str], None], look: float = LOOK) -> None:
-        """`load` may raise Refusal, OSError, or ValueError for what is no pair: then the one before is shown."""
-        self._load, self._complain, self._look = load, complain, look
-        self._pem: Pem | None = None
-
-    async def credentials(self) -> grpc.ServerCredentials:
-        self._pem = await self._load()
-        self._pem.check()
-        return grpc.dynamic_ssl_server_credentials(self._configuration(), self._configuration)
-
-    async def run(self) -> None:
-        while True:
-            await asyncio.sleep(self._look)
-            try:
-                pem = await self._load()
-                pem.check()
-            except (Refusal, OSError, ValueError) as error:
-                self._complain(f"the certificate could not be looked at again, and stays: {error}")
-            else:
-                self._pem = pem
-
-    def _configuration(self) -> Any:
-        """Asked by gRPC's threads at each connection."""
-        assert self._pem is not None, "it was loaded before"
-        return grpc.ssl_server_certificate_configuration([(self._pem.key, self._pem.certificate)])
+async def another(shown: Pem, load: Callable[[], Awaitable[Pem]], complain: Callable[[str], None], look: float = LOOK) -> Pem:
+    """The pair that takes the place of `shown`, once there is one. `load` may raise Refusal, OSError, or ValueError: then it is told, and tried again."""
+    while True:
+        await asyncio.sleep(look)
+        try:
+            pem = await load()
+            pem.check()
+        except (Refusal, OSError, ValueError) as error:
+            complain(f"the certificate could not be looked at again, and stays: {error}")
+        else:
+            if pem != shown:
+                return pem
 
 
 def names_of(service: str, namespace: str) -> tuple[str, ...]:
