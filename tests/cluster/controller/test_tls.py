@@ -5,7 +5,6 @@ import ssl
 from datetime import UTC, datetime
 from pathlib import Path
 
-import grpc
 import pytest
 
 from wakeful.cluster.controller import tls
@@ -36,37 +35,17 @@ def test_the_names_of_the_certificate(tmp_path: Path, name: str, accepted: bool)
     assert (pem.expires() - datetime.now(UTC)).days > 3640
 
 
-def test_another_pair_is_shown_to_who_connects_after_it_has_come() -> None:
-    """A leader may stay longer than its certificate. What is no pair is told of, and not shown."""
-    asyncio.run(_another_comes())
-
-
-async def _another_comes() -> None:
+def test_another_pair_is_found_once_it_is_one() -> None:
+    """A leader may stay longer than its certificate. Files are written one after the other, and for a moment are no pair."""
     first, second = (tls.make(tls.names_of("wakeful-controller", "ml"), datetime.now(UTC)) for _ in range(2))
-    at_hand, complaints = [first], asyncio.Queue[str]()
+    seen: list[tls.Pem | OSError] = [first, first._replace(key=second.key), OSError("no such file"), first, second]
+    complaints: list[str] = []
 
     async def load() -> tls.Pem:
-        return at_hand[0]
+        now = seen.pop(0)
+        if isinstance(now, OSError):
+            raise now
+        return now
 
-    shown = tls.Shown(load, complaints.put_nowait, look=0.01)
-    server = grpc.aio.server()
-    port = server.add_secure_port("127.0.0.1:0", await shown.credentials())
-    await server.start()
-    looking = asyncio.create_task(shown.run())
-    try:
-        await _connect(port, first)
-        at_hand[0] = first._replace(key=second.key)
-        assert "another certificate's" in await asyncio.wait_for(complaints.get(), 10)
-        await _connect(port, first)
-        at_hand[0] = second
-        await _connect(port, second)
-    finally:
-        looking.cancel()
-        await server.stop(0)
-
-
-async def _connect(port: int, pem: tls.Pem) -> None:
-    """Until somebody who trusts this one's authority alone comes through."""
-    options = [("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 100), ("grpc.use_local_subchannel_pool", 1)]
-    async with grpc.aio.secure_channel(f"127.0.0.1:{port}", grpc.ssl_channel_credentials(pem.authority), options) as channel:
-        await asyncio.wait_for(channel.channel_ready(), 20)
+    assert asyncio.run(tls.another(first, load, complaints.append, look=0.0)) == second
+    assert [text.rpartition(": ")[2] for text in complaints] == ["the key is another certificate's", "no such file"]

@@ -66,7 +66,6 @@ class Leader:
         values = partial(answer, world, dialects, settings.install.namespace)
         self._metrics = MetricsApi(api, settings.host, settings.install.namespace, lambda target: values(target, now()), figures.complain)
         outlets = Outlets(self._agents, self._discovery, self._writer, self._objects, self._note, self._telling, wakes)
-        self._shown = tls.Shown(self._certificate, figures.complain)
         self._loop = Loop(world, self._intake, outlets, settings.limits, figures, now)
 
     @property
@@ -77,14 +76,13 @@ class Leader:
         kinds = [MODEL, SERVER, *([SELDON_MODEL, SELDON_SERVER] if self._settings.install.seldon else []), AUTOSCALER]
         reflectors = [self._reflector(kind) for kind in kinds]
         reflectors += [self._reflector(kind, SERVER_LABEL) for kind in (POD, STATEFUL_SET)]
-        server = await self._serve()
+        pem = None if self._settings.insecure else await self._certificate()
+        server = await self._serve(pem)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_open_to_the_end(server))
+            tasks.create_task(self._open_to_the_end(server, pem))
             parts: tuple[_Part, ...] = (*reflectors, self._writer, self._events, self._objects, self._keys, self._discovery)
             for part in parts:
                 tasks.create_task(part.run())
-            if not self._settings.insecure:
-                tasks.create_task(self._shown.run())
             tasks.create_task(self._count())
             if self._settings.install.custom_metrics:
                 tasks.create_task(self._metrics.run())
@@ -93,17 +91,33 @@ class Leader:
     def _reflector(self, kind: Kind, label: str | None = None) -> Reflector:
         return Reflector(self._api, kind, self._intake, label, complain=self._figures.complain)
 
-    async def _serve(self) -> grpc.aio.Server:
+    async def _open_to_the_end(self, server: grpc.aio.Server, pem: tls.Pem | None) -> None:
+        """Cancelled with the leader's other tasks, and not after the slowest of them: agents and gateways are to look for the next leader at once.
+
+        And while it lasts, once there is another certificate: agents and gateways connect anew, and keep meanwhile what they have. gRPC can be given
+        another one while it runs, and then crashes when somebody connects at that moment.
+        """
+        while True:
+            try:
+                if pem is None:
+                    await server.wait_for_termination()
+                else:
+                    pem = await tls.another(pem, self._certificate, self._figures.complain)
+            finally:
+                await server.stop(0)
+            server = await self._serve(pem)
+
+    async def _serve(self, pem: tls.Pem | None) -> grpc.aio.Server:
         """Agents and gateways, on one port."""
-        doors = () if self._settings.insecure else (Door(self._identity),)  # gateways show tokens over TLS alone
+        doors = () if pem is None else (Door(self._identity),)  # gateways show tokens over TLS alone
         server = grpc.aio.server(interceptors=(Office(self._may_write), *doors), options=OPTIONS)
         server.add_generic_rpc_handlers((self._agents,))
         self._discovery.add_to(server)
         address = f"{self._settings.host}:{self._settings.port}"
-        if self._settings.insecure:
+        if pem is None:
             server.add_insecure_port(address)
         else:
-            server.add_secure_port(address, await self._shown.credentials())
+            server.add_secure_port(address, pem.credentials())
         await server.start()
         return server
 
@@ -145,14 +159,6 @@ class Leader:
         if kind is None or (entry := entries.get(note.name)) is None:
             return None
         return Subject(kind.api_version, kind.kind, note.name, entry.spec.uid)
-
-
-async def _open_to_the_end(server: grpc.aio.Server) -> None:
-    """Cancelled with the leader's other tasks, and not after the slowest of them: agents and gateways are to look for the next leader at once."""
-    try:
-        await server.wait_for_termination()
-    finally:
-        await server.stop(0)
 
 
 def _clock() -> clock.Clock:

@@ -49,7 +49,7 @@ class Pem(NamedTuple):
 
 
 async def another(shown: Pem, load: Callable[[], Awaitable[Pem]], complain: Callable[[str], None], look: float = LOOK) -> Pem:
-    """The pair that takes the place of `shown`, once there is one. `load` may raise Refusal, OSError, or ValueError: then it is told, and tried again."""
+    """The pair that takes the place of `shown`, once there is one. `load` may raise Refusal, OSError or ValueError: that is told, and tried again."""
     while True:
         await asyncio.sleep(look)
         try:
