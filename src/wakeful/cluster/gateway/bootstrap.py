@@ -177,6 +177,16 @@ _NOBODY = {
     }},
 }
 """The last replica was taken off while a request was being tried again: what it had answered is lost by then."""
+_OUTGROWN = {
+    "filter": {"status_code_filter": {"comparison": {"op": "EQ", "value": {"default_value": 507, "runtime_key": "gateway.outgrown"}}}},
+    "status_code": 503,
+    "headers_to_add": [{"header": {"key": name, "value": "1"}} for name in ("retry-after", "x-wakeful-unstarted")],
+    "body_format_override": {"json_format": {
+        "error": "the gateway: a server replica could not be reached, and more of the body has come than is kept for another; nothing has run: "
+                 "send it again",
+    }},
+}
+"""Envoy's word for a body that has outgrown what it keeps while it waits for the next try. No replica has a byte of it by then."""
 
 
 def _stats_routes() -> list[dict[str, Any]]:
@@ -195,7 +205,7 @@ def _connections(name: str, *routes: dict[str, Any]) -> dict[str, Any]:
         "server_header_transformation": "PASS_THROUGH",
         "request_headers_timeout": "10s",
         "stream_idle_timeout": _STREAM_IDLE,
-        "local_reply_config": {"mappers": [_NOBODY], "body_format": {"json_format": {"error": "the gateway: %LOCAL_REPLY_BODY%"}}},
+        "local_reply_config": {"mappers": [_NOBODY, _OUTGROWN], "body_format": {"json_format": {"error": "the gateway: %LOCAL_REPLY_BODY%"}}},
         "route_config": {"name": name, "virtual_hosts": [{"name": name, "domains": ["*"], "routes": list(routes)}]},
         "http_filters": [{
             "name": "router", "typed_config": {"@type": _TYPES + "filters.http.router.v3.Router", "suppress_envoy_headers": True},
