@@ -8,6 +8,7 @@ import re
 import time
 import urllib.request
 from argparse import Namespace
+from urllib.error import HTTPError
 
 from wakeful.cli.parser import DONE, NO, Parser, complain
 
@@ -56,10 +57,10 @@ def _is_hung(port: int) -> bool:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/health/live", timeout=HUNG_SECONDS):
             return False
-    except TimeoutError:
-        return True
-    except OSError as error:
-        return isinstance(getattr(error, "reason", None), TimeoutError)
+    except HTTPError:
+        return False
+    except OSError as error:  # one that ends while it is asked is the one that is restarted
+        return not isinstance(getattr(error, "reason", error), ConnectionRefusedError)
 
 
 def _active(port: int) -> int:

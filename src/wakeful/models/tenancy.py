@@ -93,8 +93,8 @@ class Tenancy:
         """Bytes that a replica may take, and surely takes: as measured of this file before, else as declared, else guessed from its size."""
         file, known = self._model.file, self._model.file.known()
         if self._is_first(replica) or not any(other.forkable for other in self._model.group.ready()):
-            guess = self._model.settings.declared or file.estimate()
-            measured, least = known.first_bytes, min(file.size(), guess)
+            least = file.size()  # whatever is declared
+            measured, guess = known.first_bytes, max(self._model.settings.declared or file.estimate(), least)
         else:
             measured, guess, least = known.extra_bytes, file.estimate() // COPY_SHARE, 0
         return (measured, measured) if measured else (guess, least)

@@ -16,6 +16,7 @@ from tests.cluster.gateway.calls import call, told_to_go
 from tests.cluster.ground.controller import Controller
 from tests.cluster.ground.gateway import GatewayPod
 from tests.daemon import wait_until
+from wakeful.cli import cluster_leave
 from wakeful.cli.parser import DONE, NO
 from wakeful.cluster.planning.world import Endpoint
 
@@ -109,3 +110,14 @@ def test_without_an_envoy() -> None:
     assert hook.returncode == NO
     assert "Envoy cannot be asked" in told
     assert "--admin-port" in told
+
+
+def test_a_helper_that_ends_while_it_is_asked_is_not_a_pod_that_leaves() -> None:
+    """It is killed to be restarted; only one that was not there at all says nothing of the kind."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        port = listener.getsockname()[1]
+        asked = pool.submit(cluster_leave._is_hung, port)
+        line, _ = listener.accept()
+        line.close()
+        assert asked.result(30)
+    assert not cluster_leave._is_hung(port)

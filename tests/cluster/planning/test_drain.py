@@ -77,17 +77,27 @@ def test_the_old_copy_serves_until_the_new_one_does(seconds: float) -> None:
     assert cluster.world.replicas[cluster.uid("triton-0")].released
 
 
-def test_a_target_that_stalls_is_left_alone() -> None:
+@pytest.mark.parametrize("gets_on", [False, True], ids=["it stands still", "it says that it gets on"])
+def test_a_target_that_stalls_is_left_alone(gets_on: bool) -> None:
     cluster = Cluster()
     cluster.server(replicas=3)
     cluster.model("a")
     cluster.run(3)
     cluster.load_seconds = {"a": 1e9}
     cluster.delete_pod("triton-0")
-    cluster.run(20)
+
+    def run(seconds: int) -> None:
+        for _ in range(seconds):
+            cluster.run(1)
+            placements = cluster.world.models["a"].placements
+            for uid, placement in placements.items():
+                if gets_on and placement.state is State.LOADING:
+                    placements[uid] = placement._replace(progressed=cluster.now)
+
+    run(20)
     assert cluster.at("a", State.LOADING) == ["triton-1"]
     cluster.load_seconds = {}
-    cluster.run(15)
+    run(15)
     assert cluster.at("a", *State) == ["triton-2"], "and the one that stalled is given up"
 
 

@@ -19,7 +19,7 @@ SLEEPY = {"idle_timeout_secs": 0.5, "min_residency_secs": 0.1}
 DEATHS = 3
 """In a minute, after which an agent says that the model does not serve."""
 PODS = {"triton-0", "triton-1"}
-CAUSE = "in the model's directory"
+CAUSE = "a Python model is a directory with"
 LOSE = "find /var/lib/wakeful -name 'wakeful_model.py*' -exec rm -f {} +"
 """Files of a model that was fetched."""
 
@@ -89,7 +89,7 @@ def test_a_model_whose_processes_die_again_and_again_is_moved(cluster: Cluster) 
             cluster.until(lambda times=times: len(pod.told("restart", "m")) > times, 30, "its daemon has noticed")  # type: ignore[misc]  # of a default
         cluster.until(lambda: m.placements == {other: "Routed"} and m.ready, 60, "it is served by the other replica")
     assert load.good
-    [event] = cluster.events("m", "LoadFailed")
+    [event] = cluster.until(lambda: cluster.events("m", "LoadFailed"), what="the event is written")
     assert f"have died {DEATHS} times" in event["message"]
     with cluster.load(gateway.http, ["m"], 50) as after:
         cluster.always(lambda: m.ready, 2, "it stays there")

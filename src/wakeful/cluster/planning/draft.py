@@ -193,7 +193,7 @@ class Draft:
             return False
         agent = self.replica(placement.replica).agent
         worked = agent.worked if agent is not None and placement.state is State.ASSIGNED else 0.0  # it waits for its turn
-        return self.now - max(placement.stood_since, worked) >= self.limits.falters
+        return self.now - max(placement.since, worked) >= self.limits.falters
 
     def may_be_sent(self, model: ModelEntry, uid: str) -> bool:
         """May a gateway send requests for the model there?"""

@@ -37,7 +37,7 @@ class _Targets:
         for name in draft.world.models:
             for uid, placement in draft.world.models[name].placements.items():
                 if is_coming(placement) and uid in self._loads:
-                    self.loads_one(uid, placement.stood_since)
+                    self.loads_one(uid, placement.since)  # one that gets on, but for so long, is a load that may never end
 
     def loads_one(self, uid: str, since: float) -> None:
         self._loads[uid] += 1

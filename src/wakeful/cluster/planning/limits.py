@@ -31,7 +31,7 @@ class Limits:
     drain_stall: float = 30.0
     """A replica that has had a load for longer is not given more of them, if others can."""
     falters: float = 30.0
-    """A replica where a load has stood still for longer, or where several have failed within it, is given new ones only if no other has room."""
+    """A replica that has had a load for longer, or where several have failed within it, is given new ones only if no other has room."""
     drain_overtime: float = 5.0
     """After its deadline a leaving replica is released, whatever is left there."""
     servers: ServerLimits = field(default_factory=ServerLimits)
