@@ -165,7 +165,10 @@ class WakeAsk(Message, tag="wake", frozen=True):
 
 
 class WakeTold(Message, tag="told", frozen=True):
-    """`routed`: send it again through Envoy. `unknown`, `off` and `failed` are final."""
+    """`routed`: send it again through Envoy. `unknown`, `off` and `failed` are final.
+
+    `message` of `waking`: why it has no place yet; empty: it has one, or is looked at in a moment.
+    """
 
     state: Literal["unknown", "off", "waking", "routed", "failed"]
     message: str = ""

@@ -319,6 +319,31 @@ def test_a_model_for_which_nobody_may_wait_wakes_all_the_same() -> None:
     play(scene)
 
 
+def test_who_waits_for_a_model_without_a_place_hears_what_its_status_says_and_no_more_once_it_has_one() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.server(replicas=1)
+        uid = stage.pod()
+        stage.hello(uid)
+        stage.model("cat", requirements=["gpu"])
+        stage.listing.listed.set()
+        await until(lambda: placed("cat", stage)["reason"] == "NoRoom")
+        told = stage.wakes.wake("cat")
+        assert (told.state, told.message) == ("waking", placed("cat", stage)["message"])
+        assert "requirements" in told.message
+        news = asyncio.ensure_future(stage.wakes.changed("cat"))
+        stage.model("cat")
+        await until(lambda: stage.wants(uid) == {"cat"})
+        await news
+        assert (told := stage.wakes.wake("cat")).state == "waking"
+        assert told.message == ""
+
+    play(scene)
+
+
+def placed(model: str, stage: Stage) -> dict[str, Any]:
+    return next((one for one in stage.api.statuses.get(model, {}).get("conditions", ()) if one["type"] == "Placed"), {"reason": ""})
+
+
 def test_while_the_api_server_is_away_a_leaving_replica_is_still_emptied() -> None:
     async def scene(stage: Stage) -> None:
         stage.clock.time = 1_795_999_900.0 - 86_400

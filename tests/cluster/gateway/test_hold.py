@@ -47,6 +47,20 @@ def test_each_waits_as_long_as_the_model_says_from_its_own_arrival() -> None:
     assert held.next_deadline() is None
 
 
+def test_who_has_waited_long_enough_hears_why_the_model_has_no_place() -> None:
+    held = holding(1)
+    held.told("m", WAKING, NOW)
+    held.told("m", WakeTold("waking", "1 replica of 1 without a place: triton: memory on 1 of 1 replica"), NOW + 1)
+    [refusal] = refused(held.tick(NOW + 60)).values()
+    assert refusal.message == (
+        "model m is waking, and has not woken within 60 s; it goes on. 1 replica of 1 without a place: triton: memory on 1 of 1 replica"
+    )
+    held.arrive(2, "m", NOW + 70)
+    held.told("m", WAKING, NOW + 71)
+    [refusal] = refused(held.tick(NOW + 130)).values()
+    assert refusal.message.endswith("it goes on"), "it has a place by now"
+
+
 def test_a_model_that_holds_nobody_wakes_all_the_same() -> None:
     held = holding(1)
     effects = held.told("m", WakeTold("waking", hold=0.0), NOW)

@@ -26,6 +26,18 @@ def test_the_wake_completes_after_the_hold(cluster: Cluster) -> None:
     load.nothing_lost()
 
 
+def test_who_waits_in_vain_hears_why_there_is_no_place(cluster: Cluster) -> None:
+    brief = {**QUICK, "holdSeconds": HOLD}
+    cluster.controller()
+    cluster.apply(server("triton"), model("m", models.quick(cluster.directory, "m"), requirements=["abacus"], minReplicas=1, autoscaling=brief))
+    gateway, m = cluster.gateway(), cluster.model("m")
+    cluster.until(lambda: "abacus" in m.condition("Placed").get("message", ""), 40, "it has no place, though a pod has been heard")
+    status, answer, _ = call(gateway.http, "POST", INFER, ROW)
+    assert (status, answer["error"]) == (
+        503, f"model m is waking, and has not woken within {HOLD} s; it goes on. {m.condition('Placed')['message']}",
+    )
+
+
 def test_what_is_switched_off_stays_so(cluster: Cluster) -> None:
     gateway = cluster.up(server("triton"), model("m", models.quick(cluster.directory, "m"), replicas=1))
     m = cluster.model("m")

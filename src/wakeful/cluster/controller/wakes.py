@@ -9,11 +9,14 @@ from wakeful.cluster.controller.standings import standings
 from wakeful.cluster.planning.counts import is_off
 from wakeful.cluster.planning.revisions import to_load
 from wakeful.cluster.planning.scaling import limits_in
+from wakeful.cluster.planning.status import without_a_place
 from wakeful.cluster.planning.world import State, World
 from wakeful.cluster.wire import ModelsTold, WakeTold
 
 NEAR = 3
 """Names that are told at most."""
+LONGEST = 1000
+"""Characters of a reason: over gRPC it goes in a trailer, and clients refuse those of some KiB."""
 
 
 class Wakes:
@@ -61,7 +64,7 @@ def answer(world: World, model: str) -> WakeTold:
     if any(world.is_available(model, placement) for placement in placements):
         return WakeTold("routed")
     if entry.spec.errors and to_load(entry) is None:
-        return WakeTold("failed", "; ".join(entry.spec.errors))
+        return WakeTold("failed", "; ".join(entry.spec.errors)[:LONGEST])
     if placements and all(placement.state is State.FAILED for placement in placements):
-        return WakeTold("failed", "; ".join(sorted(f"on {placement.pod}: {placement.error}" for placement in placements)))
-    return WakeTold("waking", hold=limits_in(world, entry).hold)
+        return WakeTold("failed", "; ".join(sorted(f"on {placement.pod}: {placement.error}" for placement in placements))[:LONGEST])
+    return WakeTold("waking", without_a_place(entry, world)[:LONGEST], hold=limits_in(world, entry).hold)

@@ -59,6 +59,8 @@ class _Waiting:
     """Seconds; None: the controller has said nothing yet."""
     trouble: str = ""
     """Why it has not."""
+    reason: str = ""
+    """Why the model has no place, as the controller said last."""
 
     @property
     def patience(self) -> float:
@@ -98,7 +100,7 @@ class Held:
         if waiting is None:
             return []
         if told.state == "waking":
-            waiting.hold = told.hold
+            waiting.hold, waiting.reason = told.hold, told.message
             return self.tick(now)
         self._count -= len(waiting.arrived)
         del self._waiting[model]
@@ -154,7 +156,8 @@ def _late(model: str, waiting: _Waiting) -> WakefulError:
     if waiting.hold is None:
         because = f": {waiting.trouble}" if waiting.trouble else ""
         return Unavailable(f"model {model} is routed nowhere, and the controller does not say why{because}", retry_after=LATER)
-    return Unavailable(f"model {model} is waking, and has not woken within {waiting.hold:g} s; it goes on", retry_after=LATER)
+    because = f". {waiting.reason}" if waiting.reason else ""
+    return Unavailable(f"model {model} is waking, and has not woken within {waiting.hold:g} s; it goes on{because}", retry_after=LATER)
 
 
 class Room:

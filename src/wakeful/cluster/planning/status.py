@@ -61,6 +61,13 @@ def standing(entry: ModelEntry, world: World, now: float) -> tuple[str, Conditio
     return _state(entry, desired, able, now), _model_ready(entry, desired, able, _placed(entry, world, desired, _kept(entry)), "")
 
 
+def without_a_place(entry: ModelEntry, world: World) -> str:
+    """What the condition Placed says where not one copy has a place; else nothing."""
+    kept = _kept(entry)
+    placed = _placed(entry, world, _desired(entry), kept)
+    return "" if kept or placed.holds else placed.message
+
+
 def _desired(entry: ModelEntry) -> int:
     return entry.scaling.target if entry.scaling else effective_target(entry.spec.bounds, None, entry.hpa)
 
