@@ -35,6 +35,7 @@ def run(arguments: Namespace) -> int:
         complain(f"the helper has not answered for {HUNG_SECONDS:g} s: it is restarted, and Envoy goes on")
         return NO
     try:
+        _active(arguments.admin_port)  # an Envoy that stands still would drain when it goes on, perhaps for a helper that was only restarted
         # With skip_exit the listener stays: whoever has not heard yet is answered, and told to close its connection.
         _ask(arguments.admin_port, "/drain_listeners?graceful&skip_exit", b"")
         while True:

@@ -104,6 +104,20 @@ def test_a_helper_that_hangs_is_no_pod_that_ends(leaving: GatewayPod) -> None:
     assert not told_to_go(leaving.address)
 
 
+def test_an_envoy_that_stands_still_is_not_told_to_drain() -> None:
+    """It fails the helper's probe, too, so that the helper is restarted; and it would send everybody away from when it goes on."""
+    with socket.create_server(("127.0.0.1", 0)) as still:
+        hook = leave(str(still.getsockname()[1]))
+        assert "Envoy cannot be asked" in hook.communicate(timeout=60)[1]
+        line, _ = still.accept()
+        with line:
+            assert line.recv(1 << 16).startswith(b"GET /stats")
+        still.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            still.accept()
+    assert hook.returncode == NO
+
+
 def test_without_an_envoy() -> None:
     hook = leave(str(free_port()))
     told = hook.communicate(timeout=30)[1]
