@@ -27,7 +27,7 @@ from wakeful.cluster.wire import (
     Wanted,
 )
 
-OPTIONS = (("grpc.so_reuseport", 0), ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000))
+OPTIONS = (("grpc.so_reuseport", 0), ("grpc.http2.min_ping_interval_without_data_ms", 5_000))
 AnyMessage = TypeVar("AnyMessage", bound=msgspec.Struct)
 
 

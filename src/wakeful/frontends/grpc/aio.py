@@ -48,7 +48,7 @@ class AioFront:
     async def start(self, address: str) -> None:
         self._server = grpc.aio.server(handlers=[_Handlers(self._handler)], options=[
             ("grpc.max_receive_message_length", self._max_message), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0),
-            ("grpc.keepalive_permit_without_calls", 1), ("grpc.http2.min_recv_ping_interval_without_data_ms", 5000),
+            ("grpc.keepalive_permit_without_calls", 1), ("grpc.http2.min_ping_interval_without_data_ms", 5000),
         ])
         if self._certificate is None:
             self._server.add_insecure_port(address)
