@@ -201,7 +201,8 @@ def _state(pid: int) -> str:
 
 def freeze(pid: int) -> None:
     """Stop a process, and wait until it has stopped, or is gone: until then it may still take what it is sent."""
-    os.kill(pid, signal.SIGSTOP)
+    with suppress(ProcessLookupError):  # such as a copy that took a self-test
+        os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: _state(pid) in ("T", "Z", ""), f"process {pid} stands still")
 
 

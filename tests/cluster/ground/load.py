@@ -117,11 +117,11 @@ class Load:
         begin = time.monotonic()
         flying: set[asyncio.Task[None]] = set()
         while not self._stopping.is_set():
-            due = begin + self.sent / self._rate
-            await asyncio.sleep(max(due - time.monotonic(), 0.0))
             number = self.sent
+            due = number / self._rate
+            await asyncio.sleep(max(begin + due - time.monotonic(), 0.0))
             self.sent += 1
-            task = tasks.create_task(self._one(number, due - begin, begin, session, channel))
+            task = tasks.create_task(self._one(number, due, begin, session, channel))
             flying.add(task)
             task.add_done_callback(flying.discard)
         if flying:
