@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from wakeful.cluster.gateway.bootstrap import HELPER_ALIVE, LISTEN, STATS
-from wakeful.cluster.groups import GROUP, SELDON_GROUP
+from wakeful.cluster.groups import GROUP, METRICS_GROUP, METRICS_VERSION, SELDON_GROUP
 from wakeful.cluster.manifests import (
     CA_FILE,
     CONTROLLER,
@@ -79,7 +79,7 @@ STORAGE_RIGHT = Right("", ("secrets",), ("get",), "keys of storage that Models n
 
 FRONT_PROXY = "extension-apiserver-authentication"
 """ConfigMap of kube-system in which the API server says by what certificate it is known when it passes requests on."""
-METRICS_SERVICE = "v1beta2.custom.metrics.k8s.io"
+METRICS_SERVICE = f"{METRICS_VERSION}.{METRICS_GROUP}"
 METRICS_RIGHTS = (
     Right("", ("configmaps",), ("get",), "who may ask for custom metrics: the API server alone", (FRONT_PROXY,)),
     Right("apiregistration.k8s.io", ("apiservices",), ("get", "patch"), "the certificate of custom metrics", (METRICS_SERVICE,)),
@@ -177,12 +177,11 @@ def _controller(install: Install) -> list[Manifest]:
 
 def _custom_metrics(install: Install) -> list[Manifest]:
     """Where the API server asks. It trusts nobody there until the controller has written a certificate into the APIService."""
-    group, version = "custom.metrics.k8s.io", "v1beta2"
     ports = [{"name": "metrics", "port": 443, "targetPort": CUSTOM_METRICS_PORT}]
     asked = {"protocol": "TCP", "port": CUSTOM_METRICS_PORT}  # by the API server, which is no pod
     passed_on = {"from": [{"podSelector": {"matchLabels": _of("controller")}}], "ports": [{"protocol": "TCP", "port": CUSTOM_METRICS_LEADER}]}
     policy = {"podSelector": {"matchLabels": _of("controller")}, "policyTypes": ["Ingress"], "ingress": [{"ports": [asked]}, passed_on]}
-    served = {"group": group, "version": version, "groupPriorityMinimum": 100, "versionPriority": 100,
+    served = {"group": METRICS_GROUP, "version": METRICS_VERSION, "groupPriorityMinimum": 100, "versionPriority": 100,
               "service": {"namespace": install.namespace, "name": CUSTOM_METRICS, "port": 443}}
     return [
         {**_head(install, "v1", "Service", CUSTOM_METRICS, "controller"), "spec": {"selector": _of("controller"), "ports": ports}},

@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from wakeful.cluster.groups import GROUPS, VERSION, Dialect
+from wakeful.cluster.groups import GROUPS, METRICS_GROUP, METRICS_VERSION, VERSION, Dialect
 from wakeful.cluster.planning.status import SERVER_LABEL
-from wakeful.cluster.planning.world import State, Use, World
+from wakeful.cluster.planning.world import Replica, State, Use, World
 
-GROUP_NAME, SERVED = "custom.metrics.k8s.io", "v1beta2"
-GROUP_VERSION = f"{GROUP_NAME}/{SERVED}"
-ROOT = f"/apis/{GROUP_NAME}"
+GROUP_VERSION = f"{METRICS_GROUP}/{METRICS_VERSION}"
+ROOT = f"/apis/{METRICS_GROUP}"
 METRICS: Mapping[str, Callable[[Use], float]] = {
     "infer_rps": lambda use: use.rate,
     "infer_lag": lambda use: use.lag,
@@ -47,7 +46,7 @@ def answer(world: World, dialects: Iterable[Dialect], namespace: str, target: st
     url = urlsplit(target)
     if url.path.rstrip("/") == ROOT:
         return Answer(200, _group())
-    if url.path.rstrip("/") == f"{ROOT}/{SERVED}":
+    if url.path.rstrip("/") == f"{ROOT}/{METRICS_VERSION}":
         return Answer(200, _resources(dialects))
     try:
         return Answer(200, _values(world, tuple(dialects), namespace, url.path, parse_qs(url.query), now))
@@ -56,8 +55,8 @@ def answer(world: World, dialects: Iterable[Dialect], namespace: str, target: st
 
 
 def _group() -> Json:
-    version = {"groupVersion": GROUP_VERSION, "version": SERVED}
-    return {"kind": "APIGroup", "apiVersion": "v1", "name": GROUP_NAME, "versions": [version], "preferredVersion": version}
+    version = {"groupVersion": GROUP_VERSION, "version": METRICS_VERSION}
+    return {"kind": "APIGroup", "apiVersion": "v1", "name": METRICS_GROUP, "versions": [version], "preferredVersion": version}
 
 
 def _resources(dialects: Iterable[Dialect]) -> Json:
@@ -71,11 +70,11 @@ def _resources(dialects: Iterable[Dialect]) -> Json:
 def _values(
     world: World, dialects: tuple[Dialect, ...], namespace: str, path: str, query: Mapping[str, list[str]], now: float,
 ) -> Json:
-    match [unquote(part) for part in path.removeprefix(f"{ROOT}/{SERVED}/").split("/")]:
+    match [unquote(part) for part in path.removeprefix(f"{ROOT}/{METRICS_VERSION}/").split("/")]:
         case ["namespaces", asked, resource, name, metric]:
             pass
         case _:
-            raise _Refused(404, "NotFound", f"expected {ROOT}/{SERVED}/namespaces/NAMESPACE/RESOURCE/NAME/METRIC, got {path}")
+            raise _Refused(404, "NotFound", f"expected {ROOT}/{METRICS_VERSION}/namespaces/NAMESPACE/RESOURCE/NAME/METRIC, got {path}")
     if asked != namespace:
         raise _Refused(404, "NotFound", f"these metrics are those of the namespace {namespace}, and {asked} was asked for")
     if metric not in METRICS:
@@ -106,26 +105,28 @@ def _object(world: World, dialects: Iterable[Dialect], resource: str, name: str)
     entry = model or server
     if entry is None or entry.spec.dialect != dialect:
         raise _Refused(404, "NotFound", f'{resource} "{name}" not found')
-    uses = [use for each, pod, use in _served(world) if (each == name if model is not None else world.replicas[pod].server == name)]
-    unserved = model is not None and bool(model.placements) and not uses
-    if unserved or _is_partly_silent(world, name, of_model=model is not None):
+    if model is not None:
+        uses = [use for _, use in _served(world, name)]
+        unknown = (bool(model.placements) and not uses) or _is_partly_silent(map(world.replicas.get, model.placements))
+    else:
+        pods = {uid: replica for uid, replica in world.replicas.items() if replica.server == name}
+        uses = [use for each in world.models for uid, use in _served(world, each) if uid in pods]
+        unknown = _is_partly_silent(pods.values())
+    if unknown:
         raise _Refused(404, "NotFound", f'not enough is known yet of {resource} "{name}": not every agent has spoken that may have it')
     yield name, uses
 
 
-def _served(world: World) -> Iterator[tuple[str, str, Use]]:
-    """Model, replica and use of each copy that requests go to and whose agent speaks; those on their way out still have some."""
-    for name, entry in world.models.items():
-        for uid, placement in entry.placements.items():
-            replica = world.replicas.get(uid)
-            if placement.state in {State.ROUTED, State.DRAINING} and replica is not None and replica.agent is not None:
-                yield name, uid, replica.agent.use.get(name, Use())
+def _served(world: World, model: str) -> Iterator[tuple[str, Use]]:
+    """Replica and use of each copy that requests go to and whose agent speaks; those on their way out still have some."""
+    for uid, placement in world.models[model].placements.items():
+        replica = world.replicas.get(uid)
+        if placement.state in {State.ROUTED, State.DRAINING} and replica is not None and replica.agent is not None:
+            yield uid, replica.agent.use.get(model, Use())
 
 
-def _is_partly_silent(world: World, name: str, *, of_model: bool) -> bool:
+def _is_partly_silent(replicas: Iterable[Replica | None]) -> bool:
     """Is there a pod that serves some of it, and whose agent has not spoken? A sum without it would look like rest."""
-    uids = world.models[name].placements if of_model else [uid for uid, one in world.replicas.items() if one.server == name]
-    replicas = (world.replicas.get(uid) for uid in uids)
     return any(one is not None and one.ready and not one.lost and one.agent is None for one in replicas)
 
 
@@ -145,7 +146,8 @@ def _pods(world: World, name: str, query: Mapping[str, list[str]]) -> Iterator[t
     if not pods and name != "*":
         raise _Refused(404, "NotFound", f'pods "{name}" not found among those of Servers whose agents speak')
     uses: dict[str, list[Use]] = {pod: [] for pod in pods.values()}
-    for _, uid, use in _served(world):
-        if uid in pods:
-            uses[pods[uid]].append(use)
+    for model in world.models:
+        for uid, use in _served(world, model):
+            if uid in pods:
+                uses[pods[uid]].append(use)
     yield from uses.items()

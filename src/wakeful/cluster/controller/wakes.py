@@ -63,7 +63,7 @@ def answer(world: World, model: str) -> WakeTold:
     placements = entry.placements.values()
     if any(world.is_available(model, placement) for placement in placements):
         return WakeTold("routed")
-    if entry.spec.errors and to_load(entry) is None:
+    if to_load(entry) is None:
         return WakeTold("failed", "; ".join(entry.spec.errors)[:LONGEST])
     if placements and all(placement.state is State.FAILED for placement in placements):
         return WakeTold("failed", "; ".join(sorted(f"on {placement.pod}: {placement.error}" for placement in placements))[:LONGEST])

@@ -180,7 +180,7 @@ _NOBODY = {
 _OUTGROWN = {
     "filter": {"status_code_filter": {"comparison": {"op": "EQ", "value": {"default_value": 507, "runtime_key": "gateway.outgrown"}}}},
     "status_code": 503,
-    "headers_to_add": [{"header": {"key": name, "value": "1"}} for name in ("retry-after", "x-wakeful-unstarted")],
+    "headers_to_add": [{"header": {"key": name, "value": "1"}} for name in ("retry-after", UNSTARTED)],
     "body_format_override": {"json_format": {
         "error": "the gateway: a server replica could not be reached, and more of the body has come than is kept for another; nothing has run: "
                  "send it again",

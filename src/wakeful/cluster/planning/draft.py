@@ -4,6 +4,7 @@ The planner changes working copies and nothing else; what it wants done is the d
 and a plan that is thrown away has changed nothing.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import fields, replace
@@ -70,7 +71,6 @@ class Draft:
         """Effects that are no change of a model."""
         self.gained = False
         """Somewhere there is more room than before."""
-        self._falter: dict[str, bool] = {}
         self._before = world.models
         self._touched: dict[str, ModelEntry] = {}
         names = set(names)
@@ -180,18 +180,29 @@ class Draft:
         return self.world.replicas[uid]
 
     def why_not_yet(self, uid: str) -> str:
-        """Why others are given new copies first: a load there stands still, or those of several models have just failed. One that fails alone is
-        taken to be the model's own fault."""
-        if uid not in self._falter:
-            here = [placement for model in self.world.models.values() if (placement := model.placements.get(uid)) is not None]
-            failed = sum(one.state is State.FAILED and self.now - one.since < self.limits.falters for one in here)
-            self._falter[uid] = failed > 1 or any(self._stands_still(one) for one in here)
-        return "falters" if self._falter[uid] else ""
+        """Why others are given new copies first."""
+        return "falters" if uid in self._faltering else ""
+
+    @cached_property
+    def _faltering(self) -> frozenset[str]:
+        """Replicas where a load stands still, or where those of several models have just failed. One that fails alone is taken to be the model's
+        own fault."""
+        stand, failed = set[str](), Counter[str]()
+        for model in self.world.models.values():
+            for uid, placement in model.placements.items():
+                if placement.state is State.ROUTED:  # nearly all are
+                    continue
+                if placement.state is State.FAILED:
+                    failed[uid] += self.now - placement.since < self.limits.falters
+                elif self._stands_still(placement):
+                    stand.add(uid)
+        return frozenset(stand.union(uid for uid, count in failed.items() if count > 1))
 
     def _stands_still(self, placement: Placement) -> bool:
         if not is_coming(placement):
             return False
-        agent = self.replica(placement.replica).agent
+        replica = self.world.replicas.get(placement.replica)
+        agent = replica.agent if replica is not None else None
         worked = agent.worked if agent is not None and placement.state is State.ASSIGNED else 0.0  # it waits for its turn
         return self.now - max(placement.since, worked) >= self.limits.falters
 

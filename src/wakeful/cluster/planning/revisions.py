@@ -76,9 +76,7 @@ def welcome(model: ModelEntry) -> frozenset[str]:
 def forget_failure(model: ModelEntry) -> None:
     """Of a revision that nobody asks for any more, or that has loaded everywhere after all."""
     revision = model.spec.revision
-    if model.revision_failed and model.revision_failed != revision:
-        model.revision_failed = ""
-    if model.revision_failed and {served_by(one) for one in model.placements.values() if one.state is State.ROUTED} == {revision}:
+    if model.revision_failed != revision or {served_by(one) for one in model.placements.values() if one.state is State.ROUTED} == {revision}:
         model.revision_failed = ""
 
 
