@@ -19,6 +19,7 @@ class Proxy:
         self._spread, self._taken = spread, 0
         self._ready = threading.Event()
         self._open: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="proxy", daemon=True)
         self._thread.start()
         assert self._ready.wait(10)
@@ -33,7 +34,7 @@ class Proxy:
 
     async def _run(self) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._serve, *self.address)
+        server = await asyncio.start_server(self._accepted, *self.address)
         self._ready.set()
         await self._ended.wait()
         server.close()
@@ -43,8 +44,17 @@ class Proxy:
         for writer in self._open:
             writer.transport.abort()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Noted at once: a task that is cancelled before it begins closes nothing."""
         self._open.add(writer)
+        if self._ended.is_set():
+            writer.transport.abort()
+            return
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             for host, port in self._in_turn():
                 with suppress(OSError):
