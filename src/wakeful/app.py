@@ -16,6 +16,7 @@ from wakeful.config.effective import bound_keys, differences, server_keys
 from wakeful.config.kinds import library_of
 from wakeful.config.load import is_exposed
 from wakeful.config.problems import ConfigError, Problem
+from wakeful.config.service import ServiceSettings
 from wakeful.config.settings import ClusterSettings, ModelSettings, PipelineSettings, Settings
 from wakeful.engine import Engine
 from wakeful.frontends.doors import Doors
@@ -40,6 +41,7 @@ from wakeful.runtime.processes import Processes
 from wakeful.telemetry.events import Events
 from wakeful.telemetry.logs import Log, capture_logging
 from wakeful.telemetry.metrics import Metrics
+from wakeful.telemetry.service import Service
 from wakeful.telemetry.units import show_seconds
 
 if TYPE_CHECKING:
@@ -62,8 +64,11 @@ POLL_SECONDS = 0.02
 class App:
     """One daemon. `run` is its whole life."""
 
-    def __init__(self, settings: Settings, started: float, reread: Callable[[], Settings], certificate: Certificate | None = None) -> None:
-        """`reread` reads the configuration again and raises ConfigError if it has become wrong."""
+    def __init__(
+        self, settings: Settings, started: float, reread: Callable[[], Settings], certificate: Certificate | None = None,
+        service: ServiceSettings | None = None,
+    ) -> None:
+        """`reread` reads the configuration again and raises ConfigError if it has become wrong. `service`: who wants to hear of the daemon."""
         self.settings = settings
         self._started = started
         self._reread = reread
@@ -101,6 +106,7 @@ class App:
         self.streams = Streams(self.engine, settings.server, self._spawn)
         self.agent = None if settings.cluster is None else self._make_agent(settings.cluster)
         self._certificate = certificate
+        self.service = Service(service or ServiceSettings(), self._status)
         self.metrics.read_budget = lambda: self.supervisor.budget
         self.metrics.read_thrashing = lambda: self.supervisor.thrash.count
         self.metrics.read_oldest_load = self.supervisor.oldest_load
@@ -117,6 +123,13 @@ class App:
 
     def _make_pipeline(self, settings: PipelineSettings) -> Pipeline:
         return Pipeline(settings, self.metrics.model(settings.id), Around(self.engine, self.events, self._spawn))
+
+    def _status(self) -> str:
+        """In a few words, for the service manager."""
+        awake = sum(bool(model.group.ready()) for model in self.registry)
+        failed = sum(model.backoff.error is not None and not model.group.ready() for model in self.registry)
+        asleep = len(self.registry) - awake - failed
+        return f"{awake} awake, {asleep} asleep" + (f", {failed} failed" if failed else "")
 
     def _log_request(self, model: str, protocol: str, outcome: str, seconds: float) -> None:
         figures = {"protocol": protocol, "outcome": outcome, "seconds": seconds}
@@ -150,6 +163,8 @@ class App:
             self._spawn(self._save_now_and_then())
             self._spawn(self._reload_when_asked())
             self._spawn(self._apply_when_asked())
+            if self.service.wanted:
+                self._spawn(self.service.run())
             if self._certificate is not None:
                 self._spawn(self._renew(self._certificate))
             await self._stop.wait()
@@ -161,6 +176,7 @@ class App:
         self.cache.close()
         self.events.emit("stop", "", "stopped")
         self.log.close()
+        self.service.close()
         return cut
 
     async def _start(self, http: socket.socket, grpc: socket.socket | None) -> None:
@@ -184,6 +200,7 @@ class App:
         await self.streams.apply(self.settings.streams)
         if self.agent is not None:
             await self.agent.start(http.getsockname()[1], grpc_port)
+        self.service.ready()
         count = len(self.registry)
         url, took = url_of(http, secure=self._certificate is not None), show_seconds(monotonic() - self._started)
         where = url if grpc_port is None else f"{url}, gRPC on port {grpc_port}"
@@ -210,6 +227,7 @@ class App:
         """
         server = self.settings.server
         self.engine.condition.ready = False
+        self.service.stopping(f"stopping: {self.doors.busy} requests are being answered")
         self.streams.stop()
         if self.doors.busy or server.lame_duck:
             self.events.emit("stop", "", f"stopping: {self.doors.busy} requests are being answered, for {server.grace:g} s at most")
@@ -253,10 +271,13 @@ class App:
         while True:
             await self._reload_asked.wait()
             self._reload_asked.clear()
+            self.service.reloading()
             try:
                 await self._reload()
             except Exception:
                 log.exception("the configuration could not be read again")
+            if not self._apply_asked.is_set():
+                self.service.ready()
 
     async def _apply_when_asked(self) -> None:
         """Exchange models one configuration after the other; what was asked for meanwhile is one change."""
@@ -270,6 +291,7 @@ class App:
                 await self.streams.apply(self.settings.streams)
             except Exception:
                 log.exception("the new configuration could not be applied to all models and streams")
+            self.service.ready()
             count = len(self.registry)
             self.events.emit("config", "", f"the configuration was applied: {count} model{'' if count == 1 else 's'}", models=count, code="reloaded")
 

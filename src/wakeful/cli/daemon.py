@@ -13,6 +13,8 @@ from wakeful.app import App
 from wakeful.cli import opening
 from wakeful.cli.descriptors import allow_descriptors
 from wakeful.cli.parser import DONE, WRONG_USE, complain
+from wakeful.config.load import take_service
+from wakeful.config.service import ServiceSettings
 from wakeful.config.settings import Settings
 from wakeful.frontends.http.server import bind
 from wakeful.frontends.tls import Certificate
@@ -38,15 +40,17 @@ def run(settings: Settings, started: float, reread: Callable[[], Settings]) -> i
                 _complain_of_address(settings.server.host, port, option, error)
                 return WRONG_USE
     allow_descriptors()
+    service = take_service()
     if settings.cluster is not None:  # what gRPC does in a child between fork and exec killed one in ten of those that fetch models
         os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-    return CUT if uvloop.run(_serve(settings, sockets, started, reread, certificate)) else DONE
+    return CUT if uvloop.run(_serve(settings, sockets, started, reread, certificate, service)) else DONE
 
 
 async def _serve(
-    settings: Settings, sockets: list[socket.socket], started: float, reread: Callable[[], Settings], certificate: Certificate | None
+    settings: Settings, sockets: list[socket.socket], started: float, reread: Callable[[], Settings], certificate: Certificate | None,
+    service: ServiceSettings,
 ) -> int:
-    app = App(settings, started, reread, certificate)
+    app = App(settings, started, reread, certificate, service)
     opening.tell(app, sockets[0])
     return await app.run(*sockets)
 

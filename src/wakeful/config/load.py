@@ -18,6 +18,7 @@ from wakeful.config.models import configured_models, demo_models, expanded, repo
 from wakeful.config.pipelines import configured_pipelines
 from wakeful.config.problems import ConfigError, Place, Problem, in_order
 from wakeful.config.schema import SECTIONS, DefaultsTable, OverrideTable, ServerTable, Table, merged
+from wakeful.config.service import SERVICE_VARIABLES, ServiceSettings, service_settings
 from wakeful.config.settings import AuthSettings, CacheSettings, ModelSettings, Settings
 from wakeful.config.streams import stream_settings
 from wakeful.config.text import with_tokenizers
@@ -114,6 +115,14 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
         warnings=tuple(in_order(report)),
         unread=frozenset(unread),
     )
+
+
+def take_service() -> ServiceSettings:
+    """What the service manager said to this process. Its variables are taken out of the environment: no child shall speak in our name."""
+    service = service_settings(os.environ)
+    for name in SERVICE_VARIABLES:
+        os.environ.pop(name, None)
+    return service
 
 
 # Command line and environment --------------------------------------------------------------------------------------------------------
