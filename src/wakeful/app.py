@@ -213,8 +213,9 @@ class App:
         """What the configuration says and probably does not mean, and what it asks for in vain."""
         self._tell_problems(self.settings.warnings)
         if self._group_kill:
-            text = f"if the kernel kills one model's process for memory, it ends this daemon too, so more is left free: {self._group_kill}"
-            self.events.emit("config", "", text, margin=self.supervisor.margin)
+            text = f"if the kernel kills one model's process for memory, it ends this daemon too, so more is left free: {self._group_kill.text}"
+            hint = self._group_kill.hint
+            self.events.emit("config", "", f"{text}; hint: {hint}", code="group_kill", margin=self.supervisor.margin, hint=hint)
 
     def _tell_problems(self, problems: Iterable[Problem]) -> None:
         for problem in problems:

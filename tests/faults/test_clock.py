@@ -43,6 +43,7 @@ ASKED_OF_CLOCK = {
     "wakeful/cluster/controller/metrics_api.py",  # from when a certificate holds
     "wakeful/cluster/controller/leader.py",  # what the API server keeps: read once, and counted on by the monotonic clock
     "wakeful/cli/cluster_explain.py",
+    "wakeful/insight/readings.py",  # is it set at all?
 }
 
 

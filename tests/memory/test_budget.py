@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.memory.budget import Memory, cpu_quota, group_kill, headroom, oom_kills, read_cgroup, read_memory, resolve_budget
+from wakeful.memory.budget import GroupKill, Memory, cpu_quota, group_kill, headroom, oom_kills, read_cgroup, read_memory, resolve_budget
+from wakeful.memory.units import Unit, oom_policy
 
 GIB = 1024**3
 V1_UNLIMITED = "9223372036854771712"
@@ -160,7 +161,11 @@ def test_group_kill(machine: Machine) -> None:
     machine.group("pod/box", memory__oom__group=0)
     assert group_kill(machine.proc, machine.sys) is None
     machine.group("pod", memory__oom__group=1)
-    assert "memory.oom.group" in (group_kill(machine.proc, machine.sys) or "")
+    found = group_kill(machine.proc, machine.sys)
+    assert found is not None
+    assert found.sure
+    assert "memory.oom.group" in found.text
+    assert "singleProcessOOMKill" in found.hint
 
 
 @pytest.mark.parametrize(
@@ -168,7 +173,44 @@ def test_group_kill(machine: Machine) -> None:
 )
 def test_a_systemd_service_is_stopped_as_a_whole(machine: Machine, path: str, stops: bool) -> None:
     machine.member(f"0::{path}")
-    assert ("OOMPolicy" in (group_kill(machine.proc, machine.sys) or "")) == stops
+    found = group_kill(machine.proc, machine.sys, lambda unit: None)
+    assert (found is not None) == stops
+    if found is not None:
+        assert "OOMPolicy=continue" in found.text
+        assert not found.sure
+
+
+@pytest.mark.parametrize(("policy", "ends"), [("continue", False), ("stop", True), ("kill", True)])
+def test_what_a_unit_says_counts(machine: Machine, policy: str, ends: bool) -> None:
+    machine.member("0::/user.slice/user-7.slice/user@7.service/app.slice/wakeful.service")
+    asked: list[Unit] = []
+
+    def policy_of(unit: Unit) -> str:
+        asked.append(unit)
+        return policy
+
+    found = group_kill(machine.proc, machine.sys, policy_of)
+    assert asked == [Unit("wakeful.service", user=True)]
+    assert (found is not None) == ends
+    if found is not None:
+        assert found.sure
+        assert f"OOMPolicy={policy}" in found.text
+
+
+@pytest.mark.parametrize(("script", "policy"), [
+    ('test "$*" = "show --property=OOMPolicy --value a.service" && echo continue', "continue"),
+    ("echo stop; exit 1", None),  # no bus
+    ("echo", None),  # too old to know the property
+])
+def test_systemd_is_asked(tmp_path: Path, script: str, policy: str | None) -> None:
+    command = tmp_path / "systemctl"
+    command.write_text(f"#!/bin/sh\n{script}\n")
+    command.chmod(0o755)
+    assert oom_policy(Unit("a.service", user=False), str(command)) == policy
+
+
+def test_without_systemd_nothing_is_known(tmp_path: Path) -> None:
+    assert oom_policy(Unit("a.service", user=False), str(tmp_path / "none")) is None
 
 
 def test_oom_kills(machine: Machine) -> None:
@@ -202,7 +244,7 @@ def test_headroom_never_wraps(budget: int, resident: int, available: int, margin
 
 def test_this_machine_can_be_read() -> None:
     assert read_memory().limit > 0
-    assert group_kill() is None or isinstance(group_kill(), str)
+    assert group_kill() is None or isinstance(group_kill(), GroupKill)
 
 
 def test_memory_that_cannot_be_read_is_not_taken_for_full(tmp_path: Path) -> None:

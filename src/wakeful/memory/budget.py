@@ -4,9 +4,11 @@ Every function reads below a given `proc_root` and `sys_root` (/proc and /sys/fs
 read counts as absent. All sums are Python integers: they may be negative, and they never wrap.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from wakeful.memory.units import Unit, oom_policy, unit_of
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
@@ -87,16 +89,33 @@ def cpu_quota(proc_root: Path = PROC, sys_root: Path = CGROUPS) -> float | None:
     return min(quotas, default=None)
 
 
-def group_kill(proc_root: Path = PROC, sys_root: Path = CGROUPS) -> str | None:
-    """Why one kill by the kernel would take the daemon with it; None: it takes one process only."""
+class GroupKill(NamedTuple):
+    """One kill by the kernel would end more than the process that it hits."""
+
+    text: str
+    """Why."""
+    hint: str
+    sure: bool
+    """False: nobody can be asked, and it is so by default."""
+
+
+def group_kill(
+    proc_root: Path = PROC, sys_root: Path = CGROUPS, policy_of: Callable[[Unit], str | None] = oom_policy
+) -> GroupKill | None:
+    """Would one kill by the kernel take the daemon with it? None: it takes one process only. `policy_of` asks for OOMPolicy of the unit we are in."""
     groups = list(_groups(proc_root, sys_root, "memory"))
     for group in groups:
         if group.version == 2 and _read(group.path / "memory.oom.group") == "1":
-            return f"memory.oom.group is set in {group.path}"
-    unit = _own_paths(proc_root).get("", "").rpartition("/")[2]
-    if unit.endswith(".service"):
-        return f"systemd stops {unit} after an out-of-memory kill unless it has OOMPolicy=continue"
-    return None
+            hint = "on Kubernetes, singleProcessOOMKill: true of the kubelet (from 1.32); under systemd, OOMPolicy=continue"
+            return GroupKill(f"memory.oom.group is set in {group.path}", hint, sure=True)
+    unit = unit_of(_own_paths(proc_root).get("", ""))
+    policy = "continue" if unit is None else policy_of(unit)
+    if unit is None or policy == "continue":
+        return None
+    hint = f"OOMPolicy=continue under [Service] of {unit.name}"
+    if policy is None:
+        return GroupKill(f"systemd stops {unit.name} after an out-of-memory kill unless it has OOMPolicy=continue", hint, sure=False)
+    return GroupKill(f"systemd ends all of {unit.name} after an out-of-memory kill: it has OOMPolicy={policy}", hint, sure=True)
 
 
 def oom_kills(proc_root: Path = PROC, sys_root: Path = CGROUPS) -> int | None:
