@@ -7,6 +7,7 @@ A scrape runs in that loop too, so the page is written here, by string formattin
 some twenty times as long, a stall that every request would see (docs/decisions/05-metrics-page.md). Its parser reads the page in the tests.
 """
 
+import platform
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,8 @@ from itertools import accumulate
 from typing import Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+from wakeful import __version__
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -71,6 +74,7 @@ DEFINITIONS = {
         Definition("wakeful_stream_consumed_total", "counter", ("stream",), "Messages that were taken, those that came again among them."),
         Definition("wakeful_stream_published_total", "counter", ("stream",), "Messages that were published: answers and dead letters."),
         Definition("wakeful_stream_errors_total", "counter", ("stream", "code"), "Messages that were answered with an error, by its code."),
+        Definition("wakeful_build_info", "gauge", ("version", "python"), "Always 1: its labels say which Wakeful runs on which Python."),
         Definition("wakeful_log_lines_dropped_total", "counter", (), "Log lines lost because nobody read them."),
         Definition("snoozeml_requests_total", "counter", ("status",), "Inference requests of all models: success, error, and all (their sum)."),
         Definition("snoozeml_inference_latency_seconds_total", "counter", (), "Sum of the times from arrival to answer or refusal."),
@@ -234,6 +238,7 @@ class Metrics:
         yield from _counters(models, self.unnamed)
         yield from _histograms(models)
         yield from _gauges(models)
+        yield from _family("wakeful_build_info", [((__version__, platform.python_version()), 1)])
         yield from _single("wakeful_memory_budget_bytes", self.read_budget())
         yield from _single("wakeful_thrashing_total", self.read_thrashing())
         yield from _single("wakeful_oldest_load_seconds", self.read_oldest_load())
