@@ -18,7 +18,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: serve test lint ruff mypy bands audit pytest test-cluster simulate soak overload thrash generated fuzz bench bench-quick docs deploy clean always
+.PHONY: serve test lint ruff mypy bands audit pytest test-cluster simulate soak overload thrash generated fuzz bench bench-quick docs site deploy clean always
 .DELETE_ON_ERROR:
 
 serve: $(VENV)/.installed
@@ -71,16 +71,21 @@ bench-quick: $(VENV)/.installed-test
 	$(BIN)/python -m bench --quick --only A,C,D,H,J --out bench/results/quick $(BENCH)
 
 # The pages that are made from the code.
-docs: docs/configuration.md docs/errors.md docs/grpc.md docs/http.md docs/metrics.md
+docs: docs/configuration.md docs/errors.md docs/events.md docs/grpc.md docs/http.md docs/metrics.md
 
 docs/configuration.md: PAGE = wakeful.config.reference
 docs/errors.md: PAGE = wakeful.frontends.http.reference
+docs/events.md: PAGE = wakeful.telemetry.event_kinds
 docs/grpc.md: PAGE = wakeful.frontends.grpc.method_reference
 docs/http.md: PAGE = wakeful.frontends.http.route_reference
 docs/metrics.md: PAGE = wakeful.telemetry.reference
-docs/configuration.md docs/errors.md docs/grpc.md docs/http.md docs/metrics.md: $(VENV)/.installed always
+docs/configuration.md docs/errors.md docs/events.md docs/grpc.md docs/http.md docs/metrics.md: $(VENV)/.installed always
 	$(BIN)/python -m $(PAGE) > $@.new
 	mv $@.new $@
+
+# All documents as pages for a browser, in build/site.
+site: $(VENV)/.installed-test
+	$(BIN)/python -m tools.site
 
 # What kustomize and Helm install, made from the code too.
 deploy: $(VENV)/.installed-test
