@@ -20,7 +20,7 @@ def calls() -> Iterator[tuple[str, str, set[str]]]:
                 continue
             names, at = {keyword.arg for keyword in node.keywords if keyword.arg is not None}, f"{path.name}:{node.lineno}"
             if node.func.attr == "emit" and isinstance(node.args[0], ast.Constant):
-                yield at, node.args[0].value, names
+                yield at, str(node.args[0].value), names
             elif node.func.attr in PASSED_ON:
                 yield at, "evict", names
 
