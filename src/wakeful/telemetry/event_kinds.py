@@ -61,7 +61,7 @@ MEANINGS: Mapping[Kind, Meaning] = {
     "prepare": Meaning("A prepared copy was made, or cannot be.", {"bytes": "of the copy", "seconds": "that it took"}),
     "config": Meaning("The configuration or the model files have changed, or something in them, or around the daemon, is odd.", {
         "code": _CODE, "key": "the setting", "models": "how many there are now", "bytes": "of a file that was uploaded",
-        "margin": "bytes that are left free",
+        "margin": "bytes that are left free", "hint": "what to do about it",
     }),
     "stream": Meaning("A stream of messages comes, goes, or gives a message up.", {
         "stream": "its name", "broker": "which", "state": "connected, lost, or fatal for a message that is given up",
