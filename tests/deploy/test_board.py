@@ -38,7 +38,9 @@ def alerts() -> dict[str, str]:
 
 def expressions() -> dict[str, str]:
     shown = {f"{title} {number}": expression for number, (title, expression) in enumerate(board.queries())}
-    return shown | alerts()
+    page = (DEPLOY.parent / "docs" / "how-to" / "prometheus.md").read_text("utf-8")
+    told = {f"of the page {number}": expression for number, expression in enumerate(re.findall(r"^\|.*\| `(.*)` \|$", page, re.MULTILINE))}
+    return shown | alerts() | told
 
 
 def test_the_file_is_what_the_tool_writes() -> None:
