@@ -11,6 +11,7 @@ VERBS = {
     "serve": Entry("wakeful.cli.serve", "start the daemon, and serve until it is told to stop"),
     "check": Entry("wakeful.cli.check", "say what is wrong with a configuration, without starting"),
     "doctor": Entry("wakeful.cli.doctor", "say whether this machine can do it, and what to change"),
+    "init": Entry("wakeful.cli.init", "write a commented models.toml for the models in a directory"),
     "convert": Entry("wakeful.cli.convert", "make ONNX of a file of scikit-learn, XGBoost or LightGBM"),
     "bench": Entry("wakeful.cli.bench", "measure a server of the Open Inference Protocol, this one or another"),
     "cluster": Entry("wakeful.cli.cluster", "everything on Kubernetes; wakeful cluster --help has its verbs", group=True),
