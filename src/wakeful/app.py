@@ -23,6 +23,7 @@ from wakeful.frontends.doors import Doors
 from wakeful.frontends.http.server import url_of
 from wakeful.frontends.streams.streams import Streams
 from wakeful.frontends.tls import Certificate
+from wakeful.insight.watch import About, Watch
 from wakeful.memory import budget
 from wakeful.memory.supervisor import Supervisor
 from wakeful.models.errands import Errands
@@ -102,7 +103,11 @@ class App:
         self.engine = Engine(
             self.registry, self.pipelines, self.supervisor, self.metrics, self.events, self.errands.inspect, self.repository.refresh, self.uploads,
         )
-        self.doors = Doors(self.engine, self._spawn, settings, certificate)
+        self.watch = Watch(
+            self.engine,
+            About(lambda: self.settings, self.cores, machine, self._group_kill, self.processes.nurseries, self.processes.broken, started),
+        )
+        self.doors = Doors(self.engine, self._spawn, settings, certificate, self.watch)
         self.streams = Streams(self.engine, settings.server, self._spawn)
         self.agent = None if settings.cluster is None else self._make_agent(settings.cluster)
         self._certificate = certificate
@@ -160,6 +165,7 @@ class App:
         async with asyncio.TaskGroup() as self._group:
             await self._start(http, grpc)
             self._spawn(self.errands.run())
+            self._spawn(self.watch.run())
             self._spawn(self._save_now_and_then())
             self._spawn(self._reload_when_asked())
             self._spawn(self._apply_when_asked())
@@ -190,6 +196,7 @@ class App:
         if self.agent is not None:
             await self.agent.restore()
         grpc_port: int | None = None if grpc is None else grpc.getsockname()[1]
+        self.watch.url, self.watch.grpc_port = url_of(http, secure=self._certificate is not None), grpc_port
         await self.doors.start(http, grpc)
         gc.collect()
         gc.freeze()  # what is here stays: later collections need not look at it
@@ -202,7 +209,7 @@ class App:
             await self.agent.start(http.getsockname()[1], grpc_port)
         self.service.ready()
         count = len(self.registry)
-        url, took = url_of(http, secure=self._certificate is not None), show_seconds(monotonic() - self._started)
+        url, took = self.watch.url, show_seconds(monotonic() - self._started)
         where = url if grpc_port is None else f"{url}, gRPC on port {grpc_port}"
         self.events.emit(
             "ready", "", f"{where}  {count} model{'' if count == 1 else 's'}, in {took}; Ctrl-C stops", port=http.getsockname()[1],
@@ -227,6 +234,7 @@ class App:
         Returns the number of requests that were cut off.
         """
         server = self.settings.server
+        self.watch.stopping = True
         self.engine.condition.ready = False
         self.service.stopping(f"stopping: {self.doors.busy} requests are being answered")
         self.streams.stop()

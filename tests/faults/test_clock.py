@@ -33,6 +33,8 @@ SHOWN = {
 ASKED_OF_CLOCK = {
     "wakeful/telemetry/events.py",  # when it was, for people
     "wakeful/telemetry/logs.py",
+    "wakeful/insight/watch.py",  # when a model's state has changed, for people
+    "wakeful/insight/state.py",
     "wakeful/frontends/oip_bodies.py",  # Triton's last_inference, which is a wall clock's
     "wakeful/frontends/access.py",  # a token's `exp`, likewise
     "wakeful/prepared/identity.py",  # files' times are the wall clock's

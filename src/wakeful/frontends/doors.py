@@ -13,14 +13,18 @@ from wakeful.frontends.http.openapi import described
 from wakeful.frontends.http.routes import Router, table
 from wakeful.frontends.http.server import HttpServer
 from wakeful.frontends.tls import Certificate
+from wakeful.insight.watch import Watch
 
 if TYPE_CHECKING:
     from wakeful.frontends.grpc.server import GrpcServer
 
 
 class Doors:
-    def __init__(self, engine: Engine, spawn: Spawn, settings: Settings, certificate: Certificate | None = None) -> None:
+    def __init__(
+        self, engine: Engine, spawn: Spawn, settings: Settings, certificate: Certificate | None = None, watch: Watch | None = None
+    ) -> None:
         self._engine = engine
+        self._watch = watch
         self._spawn = spawn
         self._certificate = certificate
         self._http = HttpServer(self._router(settings.auth).find, settings.server)
@@ -35,8 +39,9 @@ class Doors:
             )
 
     def _router(self, auth: AuthSettings) -> Router:
-        routes = table(self._engine, self._spawn, Role.ADMIN if auth.protect_metrics else None)
-        return Router(described(routes, secured=auth.enabled), Access(auth), self._refused)
+        access = Access(auth)
+        routes = table(self._engine, self._spawn, Role.ADMIN if auth.protect_metrics else None, self._watch, access)
+        return Router(described(routes, secured=auth.enabled), access, self._refused)
 
     def _refused(self, error: WakefulError) -> None:
         self._engine.events.emit("refuse", "", f"a caller: {error.message}", code=error.code)

@@ -88,8 +88,8 @@ def _statistics_of(model: Portrait) -> Body:
         "inference_count": int(stats.batch_rows.sum),
         "execution_count": stats.batch_rows.count,
         "inference_stats": {
-            "success": _timing(good, stats.request_seconds.sum - stats.failed_seconds),
-            "fail": _timing(sum(stats.requests.values()) - good, stats.failed_seconds),
+            "success": _timing(good, stats.request_seconds.sum - stats.failures.sum),
+            "fail": _timing(sum(stats.requests.values()) - good, stats.failures.sum),
             "queue": _timing_of(stats.queue_seconds),
             "compute_input": _timing(0, 0),
             "compute_infer": _timing_of(stats.run_seconds),

@@ -5,7 +5,7 @@ from typing import Literal
 
 from wakeful.errors import WakefulError
 
-Dialect = Literal["oip", "snooze", "openai"]
+Dialect = Literal["oip", "snooze", "openai", "wakeful"]
 
 LONGEST_WAIT = 3600
 """Most seconds that a caller is ever asked to wait."""

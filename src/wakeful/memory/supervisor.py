@@ -155,6 +155,10 @@ class Supervisor:
                 by_model.setdefault(tenant.model, []).append(tenant)
         return {model: _total(tenants) for model, tenants in by_model.items()}
 
+    def holders(self) -> set[str]:
+        """Models with replicas, those that wait for room among them."""
+        return {tenant.model for tenant in (*self._tenants, *self._waiting)}
+
     def shared_of(self, model: str) -> int:
         """Bytes that the replicas of a model share."""
         return max((tenant.shared for tenant in self._tenants if tenant.model == model), default=0)

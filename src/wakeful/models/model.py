@@ -155,6 +155,11 @@ class Model:
     def waiting(self) -> int:
         return self.batcher.waiting
 
+    @property
+    def leaving(self) -> UnloadReason | None:
+        """Why it is being put to sleep by hand, or for other settings; None: it is not."""
+        return self._leaving
+
     # ── verbs ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def load(self) -> None:

@@ -34,6 +34,10 @@ class Registry:
     def find(self, name: str) -> Model | None:
         return self._newest.get(name)
 
+    def by_key(self, key: str) -> Model | None:
+        """The version of a model whose key this is."""
+        return next((model for model in self._versions.get(key.partition(":")[0], {}).values() if model.key == key), None)
+
     def versions(self, name: str) -> list[Model]:
         """All versions of a model that are served, oldest first; empty if no model is called so."""
         return list(self._versions.get(name, {}).values())

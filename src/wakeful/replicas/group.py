@@ -183,14 +183,21 @@ class ReplicaGroup:
         self.cancel_sweep()
         now = monotonic()
         life = self.settings.life
-        alive = {replica.index: replica for replica in self.replicas if replica.state not in (State.DRAINING, State.DEAD)}
-        views = [idle.IdleView(index, self._owner.replica_busy(replica), replica.last_done, replica.peers) for index, replica in alive.items()]
+        alive = {replica.index: replica for replica in self._alive()}
+        views = self.idle_views()
         together = self.settings.replicas.fixed is not None
         decision = idle.sweep(now, views, life.idle_timeout, self.settings.replicas.min_replicas, self._owner.pinned, together=together)
         for index in decision.stop if together else decision.stop[:1]:  # one by one: the next when this one has gone
             self.end(alive[index], "idle")
         if decision.next_check is not None:
             self._sweep_timer = self._loop.call_later(max(decision.next_check - now, 0.001), self.sweep)
+
+    def _alive(self) -> list[Replica]:
+        return [replica for replica in self.replicas if replica.state not in (State.DRAINING, State.DEAD)]
+
+    def idle_views(self) -> list[idle.IdleView]:
+        """Who is there, as the idle clock sees them."""
+        return [idle.IdleView(one.index, self._owner.replica_busy(one), one.last_done, one.peers) for one in self._alive()]
 
     def cancel_sweep(self) -> None:
         if self._sweep_timer is not None:

@@ -66,6 +66,19 @@ def sweep(
     return Sweep(tuple(stop), due) if now < due else Sweep((*stop, primary.index), None)
 
 
+def asleep_at(replicas: Sequence[IdleView], base: float, floor: int = 0, pinned: bool = False, *, together: bool = False) -> float | None:
+    """When the last replica would be stopped if no request came until then; None: never, or not before something in hand has ended.
+
+    Departures one after the other are taken for one: they are milliseconds apart.
+    """
+    if not replicas or base <= 0 or pinned or floor > 0 or any(replica.busy for replica in replicas):
+        return None
+    if together:
+        return max(replica.last_done for replica in replicas) + base
+    primary, *copies = sorted(replicas, key=lambda replica: replica.index)
+    return max([primary.last_done + base, *(_due(copy, base, len(replicas)) for copy in copies)])
+
+
 def _due(copy: IdleView, base: float, alive: int) -> float:
     return copy.last_done + effective_timeout(1, base, max(alive, copy.peers))
 

@@ -99,6 +99,10 @@ class Processes:
         """Why the latest fork of this replica could not be made; empty if it is not known that it could not. Tells it once."""
         return self._unforked.pop(number, "")
 
+    def nurseries(self) -> dict[str, int]:
+        """Pid of the nursery of each backend that is in use; 0 while there is none."""
+        return {backend: nursery.pid for backend, nursery in self._nurseries.items()}
+
     def broken(self, backend: str) -> str:
         """Why a backend's library does not import; empty if it does, or if that is not known."""
         return self._nurseries[backend].broken if backend in self._nurseries else ""

@@ -1,7 +1,7 @@
 """What the daemon decided, each decision with the figures behind it: the latest ones in memory, every one in the log."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -48,6 +48,8 @@ class Events:
     now: Callable[[], float] = clock.wall
     listeners: list[Callable[[Kind, str, str], None]] = field(init=False, default_factory=list)
     """Hear kind, model and text of every event, those that are not kept among them."""
+    watchers: list[Callable[[Event], None]] = field(init=False, default_factory=list)
+    """Are given every event that is kept."""
     _kept: deque[Event] = field(init=False)
     _seq: int = field(init=False, default=0)
     _repetitions: dict[tuple[Kind, str], _Repetition] = field(init=False, default_factory=dict)
@@ -68,9 +70,21 @@ class Events:
                 text += f"  ({suppressed} more before)"
                 figures["suppressed"] = suppressed
         self._seq += 1
-        self._kept.append(Event(self._seq, time, kind, model, text, figures))
+        event = Event(self._seq, time, kind, model, text, figures)
+        self._kept.append(event)
         if self.log is not None:
             self.log.write(kind, model, text, figures)
+        for watcher in self.watchers:
+            watcher(event)
+
+    @property
+    def seq(self) -> int:
+        """Number of the newest event; 0: none has happened."""
+        return self._seq
+
+    def kept(self) -> Iterator[Event]:
+        """All that are still here, oldest first."""
+        return iter(self._kept)
 
     def list(self, since: int = 0, limit: int = 1000, model: str | None = None, kind: Kind | None = None) -> tuple[Event, ...]:
         """The newest `limit` events after number `since`, oldest first; of a model, those of all its versions."""

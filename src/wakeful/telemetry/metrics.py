@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -35,6 +35,10 @@ STEP = "pipeline"
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+LATENCY_BOUNDS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)
+"""Upper bounds, in seconds, of what people are shown: even steps, where those of Prometheus's page are round numbers."""
+REQUEST_SECONDS = tuple(sorted({*SECONDS, *LATENCY_BOUNDS}))
+"""Of the buckets that requests are counted in: once, for both."""
 
 
 class Definition(NamedTuple):
@@ -114,6 +118,12 @@ class Histogram:
     def count(self) -> int:
         return sum(self.counts)
 
+    def coarser(self, bounds: Sequence[float]) -> list[int]:
+        """The counts by fewer bounds, each of them one of ours; the last one is of all above."""
+        ends = [0, *(bisect_left(self.bounds, bound) + 1 for bound in bounds)]
+        counts = self.counts
+        return [*(sum(counts[begin:end]) for begin, end in pairwise(ends)), sum(counts[ends[-1]:])]
+
 
 class Gauges(NamedTuple):
     """What a model tells of itself when it is asked."""
@@ -139,8 +149,8 @@ class ModelStats:
     They live as long as the daemon, whatever becomes of the model's replicas or of its registration."""
 
     __slots__ = (
-        "model", "labels", "requests", "queue_seconds", "run_seconds", "request_seconds", "failed_seconds", "step_seconds", "load_seconds",
-        "batch_rows", "unloads", "scaling_steps", "restarts", "load_retries", "read_gauges", "_listener",
+        "model", "labels", "requests", "queue_seconds", "run_seconds", "request_seconds", "failures", "steps", "step_seconds",
+        "load_seconds", "batch_rows", "unloads", "scaling_steps", "restarts", "load_retries", "read_gauges", "_listener",
     )
 
     def __init__(self, model: str, listener: Listener | None = None, version: str | None = None) -> None:
@@ -152,9 +162,11 @@ class ModelStats:
         """By (protocol, outcome)."""
         self.queue_seconds = Histogram(SECONDS)
         self.run_seconds = Histogram(SECONDS)
-        self.request_seconds = Histogram(SECONDS)
-        self.failed_seconds = 0.0
-        """The part of request_seconds that went to requests without success."""
+        self.request_seconds = Histogram(REQUEST_SECONDS)
+        self.failures = Histogram(REQUEST_SECONDS)
+        """Those of them without success."""
+        self.steps = Histogram(REQUEST_SECONDS)
+        """Those of them that are steps of pipelines and went well."""
         self.step_seconds = 0.0
         """The part of it that went to steps of pipelines."""
         self.load_seconds = Histogram(SECONDS)
@@ -171,12 +183,14 @@ class ModelStats:
         """Count one request. `outcome` is SUCCESS or an error's code, `seconds` the time since it arrived."""
         self.requests[protocol, outcome] += 1
         histogram = self.request_seconds  # observe() written out: this runs for every answer
-        histogram.counts[bisect_left(SECONDS, seconds)] += 1
+        histogram.counts[bisect_left(REQUEST_SECONDS, seconds)] += 1
         histogram.sum += seconds
         if outcome != SUCCESS:
-            self.failed_seconds += seconds
+            self.failures.observe(seconds)
         if protocol == STEP:
             self.step_seconds += seconds
+            if outcome == SUCCESS:
+                self.steps.observe(seconds)
         if self._listener is not None:
             self._listener(self.model, protocol, outcome, seconds)
 
@@ -277,7 +291,7 @@ def _histogram(name: str, bounds: Sequence[float], histograms: Iterable[tuple[st
     edges = [*(f'le="{float(bound)}"}} ' for bound in bounds), 'le="+Inf"} ']
     for label, histogram in histograms:
         if any(histogram.counts):  # hundreds of models that never woke would make every scrape long
-            counts = list(accumulate(histogram.counts))
+            counts = list(accumulate(histogram.counts if histogram.bounds is bounds else histogram.coarser(bounds)))
             yield "".join([f"{name}_bucket{{{label},{edge}{count}\n" for edge, count in zip(edges, counts, strict=True)])
             yield f"{name}_sum{{{label}}} {histogram.sum}\n{name}_count{{{label}}} {counts[-1]}\n"
 

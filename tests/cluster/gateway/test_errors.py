@@ -3,10 +3,10 @@
 import pytest
 
 from wakeful.cluster.gateway import errors
+from wakeful.cluster.gateway.errors import Dialect
 from wakeful.errors import BY_CODE, WakefulError
 from wakeful.frontends.grpc.errors import render as daemon_grpc
 from wakeful.frontends.http.errors import render as daemon_http
-from wakeful.frontends.wording import Dialect
 
 DIALECTS: list[Dialect] = ["oip", "snooze", "openai"]
 ERRORS = [BY_CODE[code]("it is so", retry_after=retry) for code in errors.STATUS for retry in (None, 0.2, 2.5, 1e9)]

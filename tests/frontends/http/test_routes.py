@@ -43,13 +43,17 @@ POST openai [/openai]/v1/embeddings
 POST openai [/openai]/v1/rerank
 GET  openai /openai/v1/models
 GET  openai [/openai]/v1/models/{model}
+GET  wakeful /wakeful/v1/state
+GET  wakeful /wakeful/v1/models/{model}
+GET  wakeful /wakeful/v1/events
+GET  wakeful /wakeful/v1/access
 GET  snooze /metrics
 GET  snooze /v1/events
 """
 
 
 ROLES = {
-    None: "GET /v2/health/live, GET /v2/health/ready, GET /health/live, GET /health/ready, GET /metrics",
+    None: "GET /v2/health/live, GET /v2/health/ready, GET /health/live, GET /health/ready, GET /wakeful/v1/access, GET /metrics",
     Role.INFERENCE: (
         "POST /v2/models/{model}[/versions/{version}]/infer, POST /v1/models/{model}/infer, "
         "POST [/openai]/v1/embeddings, POST [/openai]/v1/rerank"

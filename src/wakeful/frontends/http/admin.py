@@ -50,9 +50,13 @@ class AdminHandlers:
     # ── the daemon ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def index(self, connection: Connection, head: Head, body: Buffer) -> None:
+        """SnoozeML's client reads it; a person with a browser wants the pages."""
+        if "text/html" in head.headers.get("accept", ""):
+            connection.respond(302, [("location", "ui/")], b"")
+            return
         connection.respond_json(encode({
             "name": "wakeful", "version": __version__, "models": len(self._engine.registry),
-            "routes": ["/v2", "/v1/models", "/v1/events", "/health/live", "/health/ready", "/metrics", "/openapi.json"],
+            "routes": ["/v2", "/v1/models", "/v1/events", "/health/live", "/health/ready", "/metrics", "/openapi.json", "/wakeful/v1/state"],
         }))
 
     def oip_server(self, connection: Connection, head: Head, body: Buffer) -> None:

@@ -28,7 +28,7 @@ OIP_STATUS: dict[str, int] = {
 SNOOZE_STATUS: dict[str, int] = OIP_STATUS | {"overloaded": 503}
 """SnoozeML's client retries 503 alone."""
 
-STATUS: dict[Dialect, dict[str, int]] = {"oip": OIP_STATUS, "snooze": SNOOZE_STATUS, "openai": OIP_STATUS}
+STATUS: dict[Dialect, dict[str, int]] = {"oip": OIP_STATUS, "snooze": SNOOZE_STATUS, "openai": OIP_STATUS, "wakeful": OIP_STATUS}
 
 OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 """Of other statuses: invalid_request_error below 500, else server_error."""
@@ -97,6 +97,8 @@ def render(error: Exception, dialect: Dialect) -> tuple[int, Headers, bytes]:
 
 def _body(error: WakefulError, status: int, dialect: Dialect) -> bytes:
     text = text_of(error, dialect)
+    if dialect == "wakeful":
+        return msgspec.json.encode({"error": text, "code": error.code})
     if dialect != "openai":
         return msgspec.json.encode({"error": text})
     kind = OPENAI_TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")

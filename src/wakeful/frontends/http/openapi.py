@@ -120,7 +120,7 @@ _BODIES: dict[str, tuple[str, str]] = {
     "[/openai]/v1/embeddings": ("EmbeddingRequest", "EmbeddingResponse"),
     "[/openai]/v1/rerank": ("RerankRequest", "RerankResponse"),
 }
-_TAGS: dict[Dialect, str] = {"oip": "Open Inference Protocol", "snooze": "SnoozeML", "openai": "OpenAI"}
+_TAGS: dict[Dialect, str] = {"oip": "Open Inference Protocol", "snooze": "SnoozeML", "openai": "OpenAI", "wakeful": "Wakeful"}
 _TRANSPORT = (405, 408, 415, 431)
 """Of HTTP itself, in every dialect."""
 _QUERY: dict[str, Schema] = {

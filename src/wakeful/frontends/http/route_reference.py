@@ -8,7 +8,7 @@ from wakeful.frontends.http.routes import Entry, table
 from wakeful.frontends.wording import Dialect
 from wakeful.telemetry.events import Kind
 
-_TITLES: dict[Dialect, str] = {"oip": "Open Inference Protocol", "snooze": "SnoozeML, and for all", "openai": "OpenAI"}
+_TITLES: dict[Dialect, str] = {"oip": "Open Inference Protocol", "snooze": "SnoozeML, and for all", "openai": "OpenAI", "wakeful": "Wakeful"}
 
 _INTRODUCTION = """\
 # HTTP

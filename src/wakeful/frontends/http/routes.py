@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from wakeful.config.settings import Role
@@ -11,16 +11,19 @@ from wakeful.errors import NotFound, Unauthenticated, WakefulError
 from wakeful.frontends.access import OPEN, Access, Grant, expired
 from wakeful.frontends.http.admin import AdminHandlers, Spawn, Waiting, info, waiting
 from wakeful.frontends.http.connection import Connection, Handler, Route, refusing
+from wakeful.frontends.http.credentials import credentials
 from wakeful.frontends.http.errors import MethodNotAllowed
 from wakeful.frontends.http.head import Head
 from wakeful.frontends.http.infer import InferHandlers
+from wakeful.frontends.http.insight import InsightHandlers
 from wakeful.frontends.http.openai import SDK_HEADER
 from wakeful.frontends.http.texts import TextHandlers
 from wakeful.frontends.http.upload import upload
 from wakeful.frontends.wording import Dialect
+from wakeful.insight.watch import Watch
 from wakeful.tensors import Buffer
 
-_DIALECTS: dict[str, Dialect] = {"/v1/": "snooze", "/openai/": "openai"}
+_DIALECTS: dict[str, Dialect] = {"/v1/": "snooze", "/openai/": "openai", "/wakeful/": "wakeful"}
 _OPEN, _LOOK, _RUN, _ADMIN = None, Role.READ_ONLY, Role.INFERENCE, Role.ADMIN
 
 
@@ -43,8 +46,11 @@ class Entry(NamedTuple):
         return re.compile(pattern, re.DOTALL)
 
 
-def table(engine: Engine, spawn: Spawn, metrics: Role | None = None) -> list[Entry]:
-    """Of several paths that match, the first one counts. `metrics`: who may read them."""
+def table(
+    engine: Engine, spawn: Spawn, metrics: Role | None = None, watch: Watch | None = None, access: Access = OPEN
+) -> list[Entry]:
+    """Of several paths that match, the first one counts. `metrics`: who may read them. `watch`: None where nobody looks at the daemon."""
+    insight = InsightHandlers(watch, access)
     infer, admin, texts = InferHandlers(engine), AdminHandlers(engine), TextHandlers(engine)
 
     def later(handler: Waiting) -> Handler:
@@ -81,6 +87,12 @@ def table(engine: Engine, spawn: Spawn, metrics: Role | None = None) -> list[Ent
         Entry("POST", "[/openai]/v1/rerank", _RUN, "openai", later(texts.rerank), "How well documents fit a query, by a cross-encoder"),
         Entry("GET", "/openai/v1/models", _LOOK, "openai", texts.models, "All models"),
         Entry("GET", "[/openai]/v1/models/{model}", _LOOK, "openai", texts.model, "One model"),
+        # Wakeful's own: what the command line and the dashboard show
+        Entry("GET", "/wakeful/v1/state", _LOOK, "wakeful", insight.state, "The daemon and all models, as they are now"),
+        Entry("GET", "/wakeful/v1/models/{model}", _LOOK, "wakeful", insight.model, "A model with its signature, settings, batches and events"),
+        Entry("GET", "/wakeful/v1/events", _LOOK, "wakeful", insight.events,
+              "Latest decisions; `?after=` number, `limit=`, `model=`, `kind=` one or more, `reason=`, `since=` seconds since 1970"),
+        Entry("GET", "/wakeful/v1/access", _OPEN, "wakeful", insight.access, "What the caller's key allows"),
         # All
         Entry("GET", "/metrics", metrics, "snooze", admin.metrics, "Metrics for Prometheus"),
         Entry("GET", "/v1/events", _LOOK, "snooze", admin.events, "Latest decisions, with figures; `?since=` number, `limit=`, `model=`, `kind=`"),
@@ -110,7 +122,7 @@ class Router:
         if needed is None:
             return route
         try:
-            grant = self._access.check(_credentials(headers), needed)
+            grant = self._access.check(credentials(headers), needed)
         except WakefulError as error:
             self._refused(error)
             return refusing(error, route.dialect, lasting=False)
@@ -130,13 +142,6 @@ class Router:
             return Route(found[method].handler, entry.dialect, parameters, streams=found[method].streams), found[method].role
         dialect: Dialect = next((dialect for begin, dialect in _DIALECTS.items() if path.startswith(begin)), "oip")
         return refusing(NotFound(f"there is nothing at {path}; /openapi.json says what there is"), dialect), Role.READ_ONLY
-
-
-def _credentials(headers: Mapping[str, str]) -> Iterator[str]:
-    scheme, _, value = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        yield value.strip()
-    yield headers.get("x-api-key", "")
 
 
 def _while_valid(handler: Handler, grant: Grant) -> Handler:

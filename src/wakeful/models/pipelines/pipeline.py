@@ -51,7 +51,7 @@ class Pipeline:
         self.stats = stats
         self._settler = Settler(stats)
         self._around = around
-        self._last_used: float | None = None
+        self.last_used: float | None = None
         self._plan: Plan | None = None
         """For the signatures that the models had when it was made."""
         self._told = ""
@@ -64,7 +64,7 @@ class Pipeline:
     def submit(self, request: InferRequest) -> None:
         """Begin a request. Raises the error of one that is not taken."""
         request.deadline = min(request.deadline, request.arrived + self.settings.request_timeout)
-        self._last_used = request.arrived
+        self.last_used = request.arrived
         plan = self._current()
         if plan is None:
             self._hold(request)
@@ -192,7 +192,7 @@ class Pipeline:
             name=self.id, version=VERSION, versions=(VERSION,), state=state, reason=reason, merges=False, max_rows=0,
             batching="each step is batched on its own, by the settings of its model",
             path="", description=self.settings.description, pinned=pinned, idle_timeout=0.0, max_batch_size=0, max_delay=0.0,
-            last_used=None if self._last_used is None else monotonic() - self._last_used, resident_bytes=0, stats=self.stats,
+            last_used=None if self.last_used is None else monotonic() - self.last_used, resident_bytes=0, stats=self.stats,
             steps=tuple(map(_shown, self.settings.steps, plan.steps)) if plan else (),
         )
 

@@ -1,0 +1,89 @@
+"""The data door: what the command line and the dashboard show. None of these routes counts as traffic, wakes a model or keeps one awake."""
+
+from typing import Any, get_args
+from urllib.parse import parse_qs
+
+import msgspec
+
+from wakeful.config.settings import Role
+from wakeful.errors import InvalidInput, Unavailable, WakefulError
+from wakeful.frontends.access import OPEN, Access
+from wakeful.frontends.http.connection import Connection
+from wakeful.frontends.http.credentials import credentials
+from wakeful.frontends.http.head import Head
+from wakeful.insight import state
+from wakeful.insight.state import FORMAT, Streams, Wanted
+from wakeful.insight.watch import Watch
+from wakeful.telemetry import events as event_log
+from wakeful.tensors import Buffer
+
+MOST_EVENTS = 1000
+
+encode = msgspec.json.encode
+
+
+class InsightHandlers:
+    def __init__(self, watch: Watch | None, access: Access = OPEN) -> None:
+        """`watch`: None where nobody looks, as in tests of other routes."""
+        self._watching = watch
+        self._access = access
+
+    @property
+    def _watch(self) -> Watch:
+        if self._watching is None:
+            raise Unavailable("this server does not look at itself")
+        return self._watching
+
+    def state(self, connection: Connection, head: Head, body: Buffer) -> None:
+        connection.respond_json(encode(state.state(self._watch, Streams(0, 0))))
+
+    def model(self, connection: Connection, head: Head, body: Buffer) -> None:
+        connection.respond_json(encode(state.model(self._watch, head.route.parameters["model"])))
+
+    def events(self, connection: Connection, head: Head, body: Buffer) -> None:
+        connection.respond_json(encode(state.events(self._watch, _wanted(_query(head)))))
+
+    def access(self, connection: Connection, head: Head, body: Buffer) -> None:
+        """Whoever asks learns only what its own key is worth."""
+        try:
+            role = self._access.check(credentials(head.headers), Role.READ_ONLY).role.name.lower()
+        except WakefulError:
+            role = "none"
+        connection.respond_json(encode({**FORMAT, "role": role, "open": self._access.open}))
+
+
+Query = dict[str, str]
+
+
+def _query(head: Head) -> Query:
+    """Of a name that stands twice, the first one counts."""
+    return {name: values[0] for name, values in parse_qs(head.query).items()}
+
+
+def _wanted(query: Query) -> Wanted:
+    kinds = frozenset(kind for kind in query.get("kind", "").split(",") if kind)
+    known: tuple[Any, ...] = get_args(event_log.Kind)
+    if wrong := sorted(kinds.difference(known)):
+        raise InvalidInput.field("kind", "one or more of " + ", ".join(known), repr(wrong[0]))
+    return Wanted(
+        _whole(query, "after", 0), min(_whole(query, "limit", 200), MOST_EVENTS), query.get("model"),
+        kinds, query.get("reason"), _moment(query, "since"),  # type: ignore[arg-type]  # checked above
+    )
+
+
+def _whole(query: Query, name: str, default: int) -> int:
+    text = query.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise InvalidInput.field(name, "a whole number", repr(text))
+    return int(text)
+
+
+def _moment(query: Query, name: str) -> float:
+    text = query.get(name, "0")
+    try:
+        moment = float(text)
+    except ValueError:
+        moment = float("nan")
+    if not 0 <= moment < 1e15:
+        raise InvalidInput.field(name, "seconds since 1970", repr(text))
+    return moment
