@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import onnx_models
+from tests.daemon import running
 from wakeful.cli.doctor import lines
 from wakeful.config.load import Options, load
 from wakeful.config.problems import Problem
@@ -147,3 +148,16 @@ output_topic = "out"
     assert "max_batch_size = 7" in done.stdout, done.stdout
     assert SECRET not in done.stdout + done.stderr
     assert "[[streams]]" in done.stdout
+
+
+def test_a_daemon_says_it_of_itself(tmp_path: Path) -> None:
+    onnx_models.ident(tmp_path / "one.onnx")
+    with running(tmp_path / "d", "--models-dir", str(tmp_path), "--no-grpc") as daemon:
+        status, answer = daemon.call("GET", "/wakeful/v1/doctor")
+        assert status == 200
+        assert answer["wakeful"] == 1
+        checks = {check["name"]: check for check in answer["checks"]}
+        assert set(checks["kernel"]) == {"level", "name", "text", "hint"}
+        assert checks["kernel"]["level"] == "ok"
+        assert str(daemon.directory / "cache") in checks["cache"]["text"]
+        assert daemon.metric("wakeful_load_seconds_count", model="one") == 0

@@ -3,7 +3,7 @@
 import os
 import platform
 import resource
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -13,7 +13,7 @@ from wakeful import __version__, clock
 from wakeful.config.kinds import KINDS, library_of
 from wakeful.config.problems import Problem
 from wakeful.config.settings import Settings
-from wakeful.memory.budget import CGROUPS, PROC, GroupKill, Memory, cpu_quota, group_kill, read_memory, resolve_budget
+from wakeful.memory.budget import PROC, GroupKill, Memory, cpu_quota, group_kill, read_memory, resolve_budget
 
 BROKERS = {"redis": "redis", "rabbitmq": "aio-pika", "kafka": "aiokafka"}
 """The distribution that each kind of [[streams]] needs; the extra is called as the broker."""
@@ -70,9 +70,9 @@ class Readings(NamedTuple):
     """Seconds since 1970, by the wall clock."""
 
 
-def take(settings: Settings | None, problems: Iterable[Problem] = (), proc_root: Path = PROC, sys_root: Path = CGROUPS) -> Readings:
+def take(settings: Settings | None, problems: Iterable[Problem] = (), find_group_kill: Callable[[], GroupKill | None] = group_kill) -> Readings:
     """Read all of it. `settings`: None where the configuration is wrong, as `problems` say. Blocks for some milliseconds, two seconds at most."""
-    machine = read_memory(proc_root, sys_root)
+    machine = read_memory()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return Readings(
         version=__version__,
@@ -85,10 +85,10 @@ def take(settings: Settings | None, problems: Iterable[Problem] = (), proc_root:
         budget=None if settings is None else resolve_budget(settings.memory.limit, machine),
         cores=len(os.sched_getaffinity(0)),
         machine_cores=os.cpu_count() or 1,
-        quota=cpu_quota(proc_root, sys_root),
-        group_kill=group_kill(proc_root, sys_root),
-        overcommit=_number(proc_root / "sys" / "vm" / "overcommit_memory"),
-        cache=None if settings is None else place_of(settings.cache.directory, settings.cache.limit, proc_root),
+        quota=cpu_quota(),
+        group_kill=find_group_kill(),
+        overcommit=_number(PROC / "sys" / "vm" / "overcommit_memory"),
+        cache=None if settings is None else place_of(settings.cache.directory, settings.cache.limit),
         files=1 << 30 if hard == resource.RLIM_INFINITY else hard,
         libraries=_libraries(settings),
         missing=() if settings is None else tuple(_missing(settings)),

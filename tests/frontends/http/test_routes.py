@@ -46,6 +46,7 @@ GET  openai [/openai]/v1/models/{model}
 GET  wakeful /wakeful/v1/state
 GET  wakeful /wakeful/v1/models/{model}
 GET  wakeful /wakeful/v1/events
+GET  wakeful /wakeful/v1/doctor
 GET  wakeful /wakeful/v1/access
 GET  snooze /metrics
 GET  snooze /v1/events

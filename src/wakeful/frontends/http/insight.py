@@ -1,5 +1,6 @@
 """The data door: what the command line and the dashboard show. None of these routes counts as traffic, wakes a model or keeps one awake."""
 
+import asyncio
 from typing import Any, get_args
 from urllib.parse import parse_qs
 
@@ -12,6 +13,8 @@ from wakeful.frontends.http.connection import Connection
 from wakeful.frontends.http.credentials import credentials
 from wakeful.frontends.http.head import Head
 from wakeful.insight import state
+from wakeful.insight.doctor import examine
+from wakeful.insight.readings import take
 from wakeful.insight.state import FORMAT, Streams, Wanted
 from wakeful.insight.watch import Watch
 from wakeful.telemetry import events as event_log
@@ -42,6 +45,12 @@ class InsightHandlers:
 
     def events(self, connection: Connection, head: Head, body: Buffer) -> None:
         connection.respond_json(encode(state.events(self._watch, _wanted(_query(head)))))
+
+    async def doctor(self, connection: Connection, head: Head, body: Buffer) -> None:
+        """The same as `wakeful doctor`, of the daemon's own surroundings. What one kill by the kernel ends was found out at the start."""
+        about = self._watch.about
+        readings = await asyncio.to_thread(take, about.read_settings(), (), lambda: about.group_kill)
+        connection.respond_json(encode({**FORMAT, "checks": [check._asdict() for check in examine(readings)]}))
 
     def access(self, connection: Connection, head: Head, body: Buffer) -> None:
         """Whoever asks learns only what its own key is worth."""
