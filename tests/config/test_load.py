@@ -66,6 +66,7 @@ SERVER: dict[str, tuple[str, object, Reading]] = {
     "max_upload": ('"1GiB"', 1024**3, lambda settings: settings.server.max_upload),
     "max_header": ('"4KiB"', 4096, lambda settings: settings.server.max_header),
     "max_connections": ("7", 7, lambda settings: settings.server.max_connections),
+    "allowed_hosts": ('"a.example"', ("a.example",), lambda settings: settings.server.allowed_hosts),
     "client_timeout_secs": ("5", 5, lambda settings: settings.server.client_timeout),
     "lame_duck_secs": ("3", 3, lambda settings: settings.server.lame_duck),
     "shutdown_grace_secs": ("0.5", 0.5, lambda settings: settings.server.grace),

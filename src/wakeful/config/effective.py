@@ -46,6 +46,7 @@ def server_keys(settings: Settings) -> dict[str, Any]:
         "tls_cert": server.tls and str(server.tls.certificate), "tls_key": server.tls and str(server.tls.key),
         "port": server.port, "grpc_port": False if server.grpc_port is None else server.grpc_port,
         "max_body": server.max_body, "max_upload": server.max_upload, "max_header": server.max_header, "max_connections": server.max_connections,
+        "allowed_hosts": list(server.allowed_hosts),
         "client_timeout_secs": server.client_timeout, "lame_duck_secs": server.lame_duck, "shutdown_grace_secs": server.grace,
         "keep_alive_secs": server.keep_alive, "log_format": server.log_format, "log_requests": server.log_requests,
         "cache_dir": str(settings.cache.directory), "cache_limit": settings.cache.limit,

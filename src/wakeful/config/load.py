@@ -51,6 +51,7 @@ class Options:
     max_upload: str | None = None
     max_header: str | None = None
     max_connections: int | None = None
+    allowed_hosts: str | None = None
     client_timeout_secs: float | None = None
     lame_duck_secs: float | None = None
     shutdown_grace_secs: float | None = None

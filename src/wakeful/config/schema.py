@@ -255,6 +255,10 @@ class ServerTable(Table):
     max_upload: SizeAboveZero = setting(2 * 1024**3, "largest upload of a model, which is written to disk as it comes", form="size")
     max_header: HeadSize = setting(32 * 1024, "largest head of a request, 1 to 64 KiB", form="size")
     max_connections: int | None = setting(None, "most open connections; absent: three quarters of the descriptors that the system allows", ge=1)
+    allowed_hosts: Words = setting(
+        [], "names under which browsers reach it, as behind a proxy; addresses, `localhost`, `*.local` and names without a dot need not be listed",
+        form="array of texts or parted by commas",
+    )
     client_timeout_secs: float = setting(
         60.0, "a client may take so long to send a request whole, and to take any byte of its answer", unit="s", gt=0, le=86_400)
     lame_duck_secs: float = setting(0.0, "goes on serving so long after it stopped being ready, before it stops", unit="s", ge=0, le=3600)
@@ -282,6 +286,7 @@ class ServerTable(Table):
             TlsSettings(Path(self.tls_cert), Path(self.tls_key)) if self.tls_cert and self.tls_key else None,
             WorkerSettings(self.worker_network, self.worker_new_privileges, self.worker_core_dumps, self.worker_largest_file, self.worker_memory),
             self.max_header, self.max_connections, self.client_timeout_secs, self.max_upload,
+            tuple(self.allowed_hosts),
         )
 
 

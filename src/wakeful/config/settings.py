@@ -295,6 +295,8 @@ class ServerSettings:
     """Seconds for a request to arrive whole, and for any byte of its answer to be taken."""
     max_upload: int = 2 * 1024**3
     """Bytes of a form with a model."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names under which browsers may use the dashboard."""
 
 
 class Role(IntEnum):

@@ -9,8 +9,9 @@ from wakeful.engine import Engine
 from wakeful.errors import WakefulError
 from wakeful.frontends.access import Access
 from wakeful.frontends.http.admin import Spawn
+from wakeful.frontends.http.guard import Guard
 from wakeful.frontends.http.openapi import described
-from wakeful.frontends.http.routes import Router, table
+from wakeful.frontends.http.routes import Router, pages, table
 from wakeful.frontends.http.server import HttpServer
 from wakeful.frontends.tls import Certificate
 from wakeful.insight.watch import Watch
@@ -27,6 +28,7 @@ class Doors:
         self._watch = watch
         self._spawn = spawn
         self._certificate = certificate
+        self._server = settings.server
         self._http = HttpServer(self._router(settings.auth).find, settings.server)
         self._grpc: GrpcServer | None = None
         self._strangers = is_reached_by_others(settings.server.host) and not settings.server.insecure
@@ -41,7 +43,8 @@ class Doors:
     def _router(self, auth: AuthSettings) -> Router:
         access = Access(auth)
         routes = table(self._engine, self._spawn, Role.ADMIN if auth.protect_metrics else None, self._watch, access)
-        return Router(described(routes, secured=auth.enabled), access, self._refused)
+        guard = Guard((self._server.host, *self._server.allowed_hosts))
+        return Router([*described(routes, secured=auth.enabled), *pages()], access, self._refused, guard)
 
     def _refused(self, error: WakefulError) -> None:
         self._engine.events.emit("refuse", "", f"a caller: {error.message}", code=error.code)

@@ -40,6 +40,8 @@ class Head:
     """What the router found for method and path."""
     whole: int = 0
     """Bytes of the request if its body is `content_length` bytes as they are; 0 where more has to be done to it."""
+    slash: bool = False
+    """The path ended in a slash."""
 
 
 class _Collector:
@@ -79,7 +81,7 @@ def parse_head(data: bytes) -> Head:
     if version not in ("1.0", "1.1"):
         raise InvalidInput.field("HTTP version", "1.0 or 1.1", version)
     method = parser.get_method().decode("ascii")
-    path, query = _path_and_query(collector.url)
+    path, slash, query = _path_and_query(collector.url)
     headers = _headers(collector.fields)
     chunked = "transfer-encoding" in headers
     if chunked and (headers["transfer-encoding"].lower() != "chunked" or version == "1.0"):
@@ -98,6 +100,7 @@ def parse_head(data: bytes) -> Head:
         keep_alive and version == "1.1" and method != "HEAD",
         encoded,
         whole=0 if chunked or encoded else len(data) + length,
+        slash=slash,
     )
 
 
@@ -113,13 +116,13 @@ def _invalid(reason: object) -> InvalidInput:
     return InvalidInput(f"not a valid HTTP request: {reason}")
 
 
-def _path_and_query(target: bytes) -> tuple[str, str]:
+def _path_and_query(target: bytes) -> tuple[str, bool, str]:
     try:
         url = httptools.parse_url(target)
         path = unquote((url.path or b"/").decode("ascii"), errors="strict")
     except (httptools.HttpParserError, UnicodeDecodeError) as error:
         raise _invalid(error) from None
-    return _SLASHES.sub("/", path).rstrip("/") or "/", (url.query or b"").decode("latin-1")
+    return _SLASHES.sub("/", path).rstrip("/") or "/", path.endswith("/"), (url.query or b"").decode("latin-1")
 
 
 def _headers(fields: list[tuple[bytes, bytes]]) -> dict[str, str]:

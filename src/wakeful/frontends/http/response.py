@@ -13,7 +13,9 @@ def json_head(length: int) -> bytes:
 
 def response_head(status: int, headers: Sequence[tuple[str, str]], content_type: str, length: int, connection: str | None) -> bytes:
     """Of any answer. `connection`: the field's value, None where it is left out."""
-    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"content-type: {content_type}", f"content-length: {length}"]
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
+    if status != HTTPStatus.NOT_MODIFIED:  # which is about a body that stays where it is
+        lines += [f"content-type: {content_type}", f"content-length: {length}"]
     lines += [f"{name}: {value}" for name, value in headers]
     if connection is not None:
         lines.append(f"connection: {connection}")

@@ -23,6 +23,17 @@ Where [`[auth]`](configuration.md#auth) is on, a caller needs the role of the ta
 Without a valid key or token the answer is 401 whatever the path, with too low a role 403. `/metrics` needs `admin` with `protect_metrics`.
 """
 
+_PAGES = """\
+## Dashboard
+
+`/ui/` is a page for browsers, and `/` leads them there; its files need no key, and what it shows comes from the routes above by the reader's.
+
+A page of another site can make its visitor's browser ask this server. So `/ui/`, `/wakeful/`, what changes something, and whatever comes with an
+`Origin` is answered only where `Host` is an address, `localhost`, a name under `.local` or without a dot, the configured `host`, or one of
+[`allowed_hosts`](configuration.md#server); and what changes something only where `Origin`, if there is one, is the same. Else the answer is 403.
+Whoever shows a valid key or token is no such page, and is not asked.
+"""
+
 _BODIES = """\
 ## Bodies
 
@@ -55,7 +66,7 @@ the text's figures. The latest thousand are kept. Kinds:
 def reference() -> str:
     """The whole page."""
     entries = described(table(None, lambda _: None), secured=True)  # type: ignore[arg-type]  # no handler is called, so no engine is needed
-    return "\n".join([_INTRODUCTION, *(_section(dialect, entries) for dialect in _TITLES), _BODIES, _EVENTS])
+    return "\n".join([_INTRODUCTION, *(_section(dialect, entries) for dialect in _TITLES), _PAGES, _BODIES, _EVENTS])
 
 
 def _section(dialect: Dialect, entries: list[Entry]) -> str:

@@ -8,11 +8,13 @@ from typing import NamedTuple
 from wakeful.config.settings import Role
 from wakeful.engine import Engine
 from wakeful.errors import NotFound, Unauthenticated, WakefulError
-from wakeful.frontends.access import OPEN, Access, Grant, expired
+from wakeful.frontends.access import EVERYTHING, OPEN, Access, Grant, expired
+from wakeful.frontends.http import ui
 from wakeful.frontends.http.admin import AdminHandlers, Spawn, Waiting, info, waiting
 from wakeful.frontends.http.connection import Connection, Handler, Route, refusing
 from wakeful.frontends.http.credentials import credentials
 from wakeful.frontends.http.errors import MethodNotAllowed
+from wakeful.frontends.http.guard import Guard
 from wakeful.frontends.http.head import Head
 from wakeful.frontends.http.infer import InferHandlers
 from wakeful.frontends.http.insight import InsightHandlers
@@ -23,7 +25,7 @@ from wakeful.frontends.wording import Dialect
 from wakeful.insight.watch import Watch
 from wakeful.tensors import Buffer
 
-_DIALECTS: dict[str, Dialect] = {"/v1/": "snooze", "/openai/": "openai", "/wakeful/": "wakeful"}
+_DIALECTS: dict[str, Dialect] = {"/v1/": "snooze", "/openai/": "openai", "/wakeful/": "wakeful", "/ui/": "wakeful"}
 _OPEN, _LOOK, _RUN, _ADMIN = None, Role.READ_ONLY, Role.INFERENCE, Role.ADMIN
 
 
@@ -43,7 +45,7 @@ class Entry(NamedTuple):
     def pattern(self) -> re.Pattern[str]:
         pattern = re.escape(self.path).replace(r"\[", "(?:").replace(r"\]", ")?")
         pattern = pattern.replace(r"\{model\}", "(?P<model>.+?)").replace(r"\{version\}", "(?P<version>[^/]+)")
-        return re.compile(pattern, re.DOTALL)
+        return re.compile(pattern.replace(r"\{file\}", "(?P<file>.+)"), re.DOTALL)
 
 
 def table(
@@ -100,6 +102,14 @@ def table(
     ]
 
 
+def pages() -> list[Entry]:
+    """What browsers load, which is nothing for programs. Anybody may: what the pages show comes from the routes above, by the reader's key."""
+    return [
+        Entry("GET", "/ui", _OPEN, "wakeful", ui.index, "The dashboard"),
+        Entry("GET", "/ui/{file}", _OPEN, "wakeful", ui.file, "Its files"),
+    ]
+
+
 def _by_client(snooze: Handler, openai: Handler) -> Handler:
     """SnoozeML's client needs a bare array where OpenAI's needs an object: who it is says a header."""
 
@@ -110,8 +120,11 @@ def _by_client(snooze: Handler, openai: Handler) -> Handler:
 
 
 class Router:
-    def __init__(self, entries: list[Entry], access: Access = OPEN, refused: Callable[[WakefulError], None] = lambda _: None) -> None:
+    def __init__(
+        self, entries: list[Entry], access: Access = OPEN, refused: Callable[[WakefulError], None] = lambda _: None, guard: Guard | None = None
+    ) -> None:
         """`refused` is told why a caller may not have what it asks for."""
+        self._guard = guard or Guard()
         self._entries = [(entry, entry.pattern()) for entry in entries]
         self._refused = refused
         self._access = access
@@ -120,10 +133,10 @@ class Router:
         """The first path that matches decides; a method that it does not have, a path that is none, and a caller who may not, get a route that
         refuses. Nobody learns what there is by asking without a key."""
         route, needed = self._match(method, path)
-        if needed is None:
-            return route
         try:
-            grant = self._access.check(credentials(headers), needed)
+            grant = EVERYTHING if needed is None else self._access.check(credentials(headers), needed)
+            if needed is None or self._access.open:
+                self._guard.check(path, headers, changes=needed is Role.ADMIN and method == "POST")
         except WakefulError as error:
             self._refused(error)
             return refusing(error, route.dialect, lasting=False)
