@@ -115,6 +115,7 @@ class App:
         self.metrics.read_budget = lambda: self.supervisor.budget
         self.metrics.read_thrashing = lambda: self.supervisor.thrash.count
         self.metrics.read_oldest_load = self.supervisor.oldest_load
+        self.metrics.read_followers = lambda: self.watch.streams
         self.metrics.read_dropped_lines = lambda: self.log.dropped
 
     def _make_agent(self, settings: ClusterSettings) -> "Agent":

@@ -35,6 +35,7 @@ ASKED_OF_CLOCK = {
     "wakeful/telemetry/logs.py",
     "wakeful/insight/watch.py",  # when a model's state has changed, for people
     "wakeful/insight/state.py",
+    "wakeful/insight/stream.py",  # and when a token expires
     "wakeful/frontends/oip_bodies.py",  # Triton's last_inference, which is a wall clock's
     "wakeful/frontends/access.py",  # a token's `exp`, likewise
     "wakeful/prepared/identity.py",  # files' times are the wall clock's

@@ -27,7 +27,7 @@ _QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([A-Za-z]*|%)")
 _LARGEST = 2**60
 
 _ID = re.compile(r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*")
-_ROUTE_WORDS = frozenset({"infer", "ready", "versions", "load", "unload", "pin", "unpin", "stats", "config"})
+_ROUTE_WORDS = frozenset({"infer", "ready", "versions", "load", "unload", "pin", "unpin", "stats", "config", "history", "explain"})
 
 
 def parse_size(value: object) -> int:

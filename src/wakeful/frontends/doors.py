@@ -10,10 +10,12 @@ from wakeful.errors import WakefulError
 from wakeful.frontends.access import Access
 from wakeful.frontends.http.admin import Spawn
 from wakeful.frontends.http.guard import Guard
+from wakeful.frontends.http.insight import InsightHandlers
 from wakeful.frontends.http.openapi import described
 from wakeful.frontends.http.routes import Router, pages, table
 from wakeful.frontends.http.server import HttpServer
 from wakeful.frontends.tls import Certificate
+from wakeful.insight.stream import Stream
 from wakeful.insight.watch import Watch
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ class Doors:
     ) -> None:
         self._engine = engine
         self._watch = watch
+        self._stream = None if watch is None else Stream(watch)
         self._spawn = spawn
         self._certificate = certificate
         self._server = settings.server
@@ -42,7 +45,8 @@ class Doors:
 
     def _router(self, auth: AuthSettings) -> Router:
         access = Access(auth)
-        routes = table(self._engine, self._spawn, Role.ADMIN if auth.protect_metrics else None, self._watch, access)
+        insight = InsightHandlers(self._watch, self._stream, access)
+        routes = table(self._engine, self._spawn, Role.ADMIN if auth.protect_metrics else None, insight)
         guard = Guard((self._server.host, *self._server.allowed_hosts))
         return Router([*described(routes, secured=auth.enabled), *pages()], access, self._refused, guard)
 
@@ -52,6 +56,7 @@ class Doors:
     def admit_by(self, auth: AuthSettings) -> None:
         """Go over to other rules for who may do what."""
         self._http.find_by(self._router(auth).find)
+        self._say_bye("keys")
         if self._grpc is not None:
             self._grpc.admit_by(Access(auth))
 
@@ -83,9 +88,14 @@ class Doors:
 
     def close_listeners(self) -> None:
         """Take no new connections, or refuse their calls; finish what is here."""
+        self._say_bye("stopping")
         self._http.close_listeners()
         if self._grpc is not None:
             self._grpc.close_listeners()
+
+    def _say_bye(self, reason: str) -> None:
+        if self._stream is not None:
+            self._stream.close(reason)
 
     async def close(self) -> None:
         """Close what is left, its last answer taken or not."""

@@ -9,6 +9,8 @@ from wakeful import __version__
 from wakeful.clock import monotonic, wall
 from wakeful.config.effective import model_keys, pipeline_keys
 from wakeful.insight import views, wording
+from wakeful.insight.history import COUNTERS, GAUGES, SPANS, History
+from wakeful.insight.tracks import Track
 from wakeful.insight.views import View
 from wakeful.insight.watch import Watch
 from wakeful.models.model import Model
@@ -19,44 +21,44 @@ from wakeful.telemetry.metrics import ROWS
 
 FORMAT = {"wakeful": 1}
 """Begins every answer: fields are added, and never come to mean something else."""
+MOST_BANDS = 40
+"""Models whose memory is shown each on its own."""
 LATEST = 20
 """Events that are shown with a model."""
 
 
-class Streams(NamedTuple):
-    """Of frames to those who follow."""
-
-    open: int
-    frames_dropped: int
-
-
-def state(watch: Watch, streams: Streams) -> View:
-    """Everything at once."""
+def state(watch: Watch, shown: Collection[View] | None = None) -> View:
+    """Everything at once. `shown`: views of all models, as they were a moment ago."""
     now = monotonic()
-    shown = list(watch.views())
+    if shown is None:
+        shown = list(watch.views())
     return {
-        **FORMAT, "seq": watch.engine.events.seq, "time": wall(), "daemon": daemon(watch, streams, shown),
+        **FORMAT, "seq": watch.engine.events.seq, "time": wall(), "daemon": daemon(watch, shown),
         "models": [views.relative(view, now) for view in shown], "last": None if watch.last is None else event(watch.last),
     }
 
 
-def daemon(watch: Watch, streams: Streams, shown: Collection[View]) -> View:
+def daemon(watch: Watch, shown: Collection[View]) -> View:
     engine, about = watch.engine, watch.about
-    settings = about.read_settings()
-    supervisor = engine.supervisor
     condition = "ready" if engine.condition.ready else "stopping" if watch.stopping or engine.condition.draining else "starting"
     return {
         "version": __version__, "python": sys.version.split()[0], "pid": watch.pid, "up_seconds": monotonic() - about.started,
         "condition": condition, "cores": about.cores, "url": watch.url, "grpc_port": watch.grpc_port,
-        "config": [str(file) for file in settings.files],
+        "config": [str(file) for file in about.read_settings().files],
         "models": counts(shown),
-        "memory": {
-            "used": supervisor.resident, "budget": supervisor.budget, "machine": about.machine.limit,
-            "source": wording.source_of_budget(settings.memory.limit, about.machine.limit, about.machine.source), "margin": supervisor.margin,
-        },
-        **rates(watch), "thrashing": supervisor.thrash.count, "restarts": watch.restarts, "streams": streams._asdict(),
+        "memory": memory(watch),
+        **rates(watch), "thrashing": engine.supervisor.thrash.count, "restarts": watch.restarts, "streams": watch.streams._asdict(),
         "nurseries": [{"library": library, "pid": pid or None} for library, pid in about.nurseries().items()],
         "problems": problems(watch),
+    }
+
+
+def memory(watch: Watch) -> View:
+    """Bytes that models hold and may hold, and what there is."""
+    supervisor, machine = watch.engine.supervisor, watch.about.machine
+    return {
+        "used": supervisor.resident, "budget": supervisor.budget, "machine": machine.limit,
+        "source": wording.source_of_budget(watch.about.read_settings().memory.limit, machine.limit, machine.source), "margin": supervisor.margin,
     }
 
 
@@ -98,6 +100,12 @@ def named(watch: Watch, name: str) -> Model | Pipeline:
     return watch.engine.registry.by_key(name) or watch.engine.registry.get(name)
 
 
+def key_of(watch: Watch, name: str) -> str:
+    """Raises as `named`."""
+    one = named(watch, name)
+    return one.id if isinstance(one, Pipeline) else one.key
+
+
 def model(watch: Watch, name: str) -> View:
     """A model with all that is known of it."""
     one, now = named(watch, name), monotonic()
@@ -124,6 +132,50 @@ def _batches(counts: list[int]) -> list[View]:
 
 def _signature(signature: Signature | None) -> View | None:
     return None if signature is None else {"inputs": views.tensors(signature.inputs), "outputs": views.tensors(signature.outputs)}
+
+
+# ── the past ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def history(watch: Watch, name: str | None, span: str) -> View:
+    """Of a model, or of the daemon (None): columns of even steps, oldest first, the newest one not over yet. None where nothing is known.
+
+    A column of counts is what happened in the step; of the others its largest value.
+    """
+    step, length, _ = SPANS[span]
+    begin = watch.ticked - 1 - (watch.second - (watch.second // step - length + 1) * step)
+    answer = {**FORMAT, "step": step, "from": begin}
+    if name is None:
+        return answer | _ring(watch.history, watch.second, span) | _by_model(watch, span, begin)
+    track = watch.tracks.get(key_of(watch, name))
+    if track is None:
+        series = dict.fromkeys((*COUNTERS, *GAUGES), [None] * length)
+        return answer | {"series": series, "lat": [None] * length, "states": []}
+    return answer | _ring(track.history, watch.second, span) | {"states": _changes(track, begin)}
+
+
+def _ring(history: History, second: int, span: str) -> View:
+    ring = history.rings[span]
+    return {"series": ring.columns(second), "lat": ring.latencies(second)}
+
+
+def _by_model(watch: Watch, span: str, begin: float) -> View:
+    """Memory of the models that held most, that of the others in one; and how all have changed."""
+    columns = {key: track.history.rings[span].column(watch.second, ("private", "shared")) for key, track in watch.tracks.items()}
+    ranked = sorted(columns, key=lambda key: -max((value or 0 for value in columns[key]), default=0))
+    others = [columns[key] for key in ranked[MOST_BANDS:]]
+    return {
+        "memory": {key: columns[key] for key in ranked[:MOST_BANDS]},
+        "others": [sum(value or 0 for value in step) for step in zip(*others, strict=True)] if others else None,
+        "states": {key: changes for key, track in watch.tracks.items() if (changes := _changes(track, begin))},
+    }
+
+
+def _changes(track: Track, begin: float) -> list[View]:
+    """Those of that time, and how it was before."""
+    changes = list(track.changes)
+    first = max((index for index, change in enumerate(changes) if change.time <= begin), default=0)
+    return [{"t": change.time, "state": change.state, "reason": change.reason} for change in changes[first:]]
 
 
 # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

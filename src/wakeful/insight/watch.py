@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from wakeful.clock import monotonic, wall
 from wakeful.config.settings import Settings
@@ -46,6 +47,13 @@ class About:
     """On the monotonic clock."""
 
 
+class Streams(NamedTuple):
+    """Of frames to those who follow."""
+
+    open: int
+    frames_dropped: int
+
+
 class Watch:
     """All that is remembered of models and daemon. The only writer of it is the event loop."""
 
@@ -60,6 +68,9 @@ class Watch:
         """Ticks so far: the number of the second that has begun."""
         self.history = History(0)
         """Of the daemon."""
+        self.ticked = wall()
+        """When the second began, in seconds since 1970."""
+        self.streams = Streams(0, 0)
         self.last: Event | None = None
         self.restarts = 0
         """Replicas and nurseries that have died, all together."""
@@ -97,7 +108,7 @@ class Watch:
         for pipeline in self.engine.pipelines:
             if pipeline.stats.requests and pipeline.id not in self.tracks:
                 self.tracks[pipeline.id] = Track(pipeline.stats, self.second, whole=True)
-        now = wall()
+        now = self.ticked = wall()
         for key, track in self.tracks.items():
             model = self.engine.registry.by_key(key)
             mine = NOTHING if model is None else _levels(model)
@@ -165,10 +176,15 @@ class Watch:
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def views(self) -> Iterator[View]:
+    def keys(self) -> set[str]:
         """Of everything that can be asked."""
+        return {*(model.key for model in self.engine.registry), *(pipeline.id for pipeline in self.engine.pipelines)}
+
+    def views(self, of: Callable[[str], bool] = lambda _: True) -> Iterator[View]:
+        """Of every model whose key `of` wants, and of every pipeline."""
         for model in self.engine.registry:
-            yield self.view(model)
+            if of(model.key):
+                yield self.view(model)
         yield from self.pipeline_views()
 
     def pipeline_views(self) -> Iterator[View]:

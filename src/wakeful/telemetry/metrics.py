@@ -79,6 +79,8 @@ DEFINITIONS = {
         Definition("wakeful_stream_published_total", "counter", ("stream",), "Messages that were published: answers and dead letters."),
         Definition("wakeful_stream_errors_total", "counter", ("stream", "code"), "Messages that were answered with an error, by its code."),
         Definition("wakeful_build_info", "gauge", ("version", "python"), "Always 1: its labels say which Wakeful runs on which Python."),
+        Definition("wakeful_ui_streams", "gauge", (), "Streams of frames to dashboards and other followers that are open."),
+        Definition("wakeful_ui_frames_dropped_total", "counter", (), "Frames that followers have missed because they read too slowly."),
         Definition("wakeful_log_lines_dropped_total", "counter", (), "Log lines lost because nobody read them."),
         Definition("snoozeml_requests_total", "counter", ("status",), "Inference requests of all models: success, error, and all (their sum)."),
         Definition("snoozeml_inference_latency_seconds_total", "counter", (), "Sum of the times from arrival to answer or refusal."),
@@ -220,6 +222,8 @@ class Metrics:
         self.read_thrashing: Callable[[], float] = _nothing
         self.read_oldest_load: Callable[[], float] = _nothing
         self.read_dropped_lines: Callable[[], float] = _nothing
+        self.read_followers: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        """Streams that are open, and frames that were dropped."""
         self._models: dict[tuple[str, str | None], ModelStats] = {}
         self._streams: dict[str, StreamStats] = {}
         self._process = CollectorRegistry(auto_describe=False)
@@ -256,6 +260,9 @@ class Metrics:
         yield from _single("wakeful_memory_budget_bytes", self.read_budget())
         yield from _single("wakeful_thrashing_total", self.read_thrashing())
         yield from _single("wakeful_oldest_load_seconds", self.read_oldest_load())
+        open_streams, frames_dropped = self.read_followers()
+        yield from _single("wakeful_ui_streams", open_streams)
+        yield from _single("wakeful_ui_frames_dropped_total", frames_dropped)
         yield from _single("wakeful_log_lines_dropped_total", self.read_dropped_lines())
         yield from _streams(self._streams)
         yield from _snooze([*models, self.unnamed], self.read_thrashing(), list(self._streams.values()))

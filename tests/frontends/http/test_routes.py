@@ -44,6 +44,9 @@ POST openai [/openai]/v1/rerank
 GET  openai /openai/v1/models
 GET  openai [/openai]/v1/models/{model}
 GET  wakeful /wakeful/v1/state
+GET  wakeful /wakeful/v1/stream
+GET  wakeful /wakeful/v1/history
+GET  wakeful /wakeful/v1/models/{model}/history
 GET  wakeful /wakeful/v1/models/{model}
 GET  wakeful /wakeful/v1/events
 GET  wakeful /wakeful/v1/doctor

@@ -422,8 +422,8 @@ class Connection(Line):
 
     @property
     def busy(self) -> bool:
-        """A request has been received whole and is not answered."""
-        return self._head is not None and not self._reading
+        """A request has been received whole and is not answered. An answer without end keeps nobody busy."""
+        return self._head is not None and not self._reading and not self._endless
 
     @property
     def receiving(self) -> bool:
@@ -434,6 +434,8 @@ class Connection(Line):
         """A request is on its way in, not answered, or its answer is on its way out.
 
         TLS does not show its last bytes until the connection is closed."""
+        if self._endless:
+            return False
         return self.busy or self.receiving or self.unsent > 0 or (self._sealed and self._transport.is_closing())
 
     def look_after(self, now: float) -> None:
@@ -443,6 +445,8 @@ class Connection(Line):
             state, limit = ("busy", 0), math.inf
         elif self.unsent:
             state, limit = ("unsent", self.unsent), patience.reading
+        elif self._endless:
+            state, limit = ("endless", 0), math.inf
         elif self.receiving:
             state, limit = ("receiving", self._stream.received if self._stream is not None else 0), patience.receiving
         else:
@@ -463,9 +467,11 @@ class Connection(Line):
     def finish(self) -> None:
         """The server stops: close after the answer under way, or to a request that is on its way here."""
         self._want_close = True
-        if not self.busy and not self.receiving:
+        if self._endless:
+            self.close()
+        elif not self.busy and not self.receiving:
             asyncio.get_running_loop().call_later(self._shared.patience.parting, self._part_if_idle)
 
     def _part_if_idle(self) -> None:
-        if not self.busy and not self.receiving:
+        if not self._endless and not self.busy and not self.receiving:
             self.close()

@@ -12,10 +12,13 @@ from wakeful.frontends.access import OPEN, Access
 from wakeful.frontends.http.connection import Connection
 from wakeful.frontends.http.credentials import credentials
 from wakeful.frontends.http.head import Head
+from wakeful.frontends.http.response import EVENT_STREAM
 from wakeful.insight import state
 from wakeful.insight.doctor import examine
+from wakeful.insight.history import SPANS
 from wakeful.insight.readings import take
-from wakeful.insight.state import FORMAT, Streams, Wanted
+from wakeful.insight.state import FORMAT, Wanted
+from wakeful.insight.stream import Stream
 from wakeful.insight.watch import Watch
 from wakeful.telemetry import events as event_log
 from wakeful.tensors import Buffer
@@ -26,9 +29,10 @@ encode = msgspec.json.encode
 
 
 class InsightHandlers:
-    def __init__(self, watch: Watch | None, access: Access = OPEN) -> None:
+    def __init__(self, watch: Watch | None, stream: Stream | None = None, access: Access = OPEN) -> None:
         """`watch`: None where nobody looks, as in tests of other routes."""
         self._watching = watch
+        self._streaming = stream
         self._access = access
 
     @property
@@ -38,7 +42,7 @@ class InsightHandlers:
         return self._watching
 
     def state(self, connection: Connection, head: Head, body: Buffer) -> None:
-        connection.respond_json(encode(state.state(self._watch, Streams(0, 0))))
+        connection.respond_json(encode(state.state(self._watch)))
 
     def model(self, connection: Connection, head: Head, body: Buffer) -> None:
         connection.respond_json(encode(state.model(self._watch, head.route.parameters["model"])))
@@ -51,6 +55,27 @@ class InsightHandlers:
         about = self._watch.about
         readings = await asyncio.to_thread(take, about.read_settings(), (), lambda: about.group_kill)
         connection.respond_json(encode({**FORMAT, "checks": [check._asdict() for check in examine(readings)]}))
+
+    def history(self, connection: Connection, head: Head, body: Buffer) -> None:
+        """Of a model, or where none is named of the daemon."""
+        span = _query(head).get("span", "5m")
+        if span not in SPANS:
+            raise InvalidInput.field("span", " or ".join(SPANS), repr(span))
+        connection.respond_json(encode(state.history(self._watch, head.route.parameters.get("model"), span)))
+
+    def stream(self, connection: Connection, head: Head, body: Buffer) -> None:
+        stream, watch, query = self._streaming, self._watch, _query(head)
+        assert stream is not None
+        key = state.key_of(watch, query["model"]) if "model" in query else None
+        if head.method == "HEAD":
+            connection.respond(200, (), b"", EVENT_STREAM)
+            return
+        stream.check()
+        grant = self._access.check(credentials(head.headers), Role.READ_ONLY)
+        last = head.headers.get("last-event-id", "")
+        connection.begin_stream()
+        known = int(last) if last.isascii() and last.isdigit() and len(last) < 16 else None
+        connection.waiter = stream.follow(connection, key, known, grant.until)
 
     def access(self, connection: Connection, head: Head, body: Buffer) -> None:
         """Whoever asks learns only what its own key is worth."""

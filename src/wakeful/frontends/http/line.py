@@ -3,14 +3,17 @@
 import asyncio
 from typing import Any
 
+from wakeful.frontends.http.response import stream_head
 from wakeful.tensors import Buffer
 
+BEHIND = 64 * 1024
+"""Bytes of an answer without end that a client has not taken: from here on it misses what comes."""
 SEALED_PIECE = 256 * 1024
 """Bytes of an answer that are encrypted at once."""
 
 
 class Line(asyncio.Protocol):
-    __slots__ = ("_buffer", "_discarding", "_ended", "_paused", "_sealed", "_transport", "_want_close", "_writable")
+    __slots__ = ("_buffer", "_discarding", "_ended", "_endless", "_paused", "_sealed", "_transport", "_want_close", "_writable")
 
     def __init__(self) -> None:
         self._transport: Any = None
@@ -26,6 +29,8 @@ class Line(asyncio.Protocol):
         self._writable = True
         self._sealed = False
         """True for TLS."""
+        self._endless = False
+        """True from the beginning of an answer that has no end. What waits to be taken of it keeps nobody waiting."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -78,6 +83,29 @@ class Line(asyncio.Protocol):
         """Bytes that the client has not taken yet."""
         size: int = self._transport.get_write_buffer_size()
         return size
+
+    # ── an answer without end ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def begin_stream(self) -> None:
+        """From here on the answer is what is pushed."""
+        self._endless = True
+        self._transport.set_write_buffer_limits(high=BEHIND)
+        self._transport.write(stream_head())
+
+    def push(self, data: bytes) -> bool:
+        """Write one more piece. False, and nothing is written, where the client has not taken what it got before."""
+        if self._transport.is_closing() or not self._writable or self.unsent >= BEHIND:
+            return False
+        self._transport.write(data)
+        return True
+
+    def end(self, data: bytes) -> None:
+        """With these last words, if they would not have to wait."""
+        self.push(data)
+        if self.unsent:
+            self.abort()  # it reads too slowly to be waited for
+        else:
+            self.close()
 
     # ── ending ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -20,3 +20,12 @@ def response_head(status: int, headers: Sequence[tuple[str, str]], content_type:
     if connection is not None:
         lines.append(f"connection: {connection}")
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
+
+
+EVENT_STREAM = "text/event-stream"
+
+
+def stream_head() -> bytes:
+    """Of an answer that has no end: events come as they happen, and no proxy shall keep them back."""
+    headers = f"content-type: {EVENT_STREAM}\r\ncache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\nconnection: close"
+    return f"HTTP/1.1 200 OK\r\n{headers}\r\n\r\n".encode()

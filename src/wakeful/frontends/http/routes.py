@@ -22,7 +22,6 @@ from wakeful.frontends.http.openai import SDK_HEADER
 from wakeful.frontends.http.texts import TextHandlers
 from wakeful.frontends.http.upload import upload
 from wakeful.frontends.wording import Dialect
-from wakeful.insight.watch import Watch
 from wakeful.tensors import Buffer
 
 _DIALECTS: dict[str, Dialect] = {"/v1/": "snooze", "/openai/": "openai", "/wakeful/": "wakeful", "/ui/": "wakeful"}
@@ -49,10 +48,10 @@ class Entry(NamedTuple):
 
 
 def table(
-    engine: Engine, spawn: Spawn, metrics: Role | None = None, watch: Watch | None = None, access: Access = OPEN
+    engine: Engine, spawn: Spawn, metrics: Role | None = None, insight: InsightHandlers | None = None
 ) -> list[Entry]:
-    """Of several paths that match, the first one counts. `metrics`: who may read them. `watch`: None where nobody looks at the daemon."""
-    insight = InsightHandlers(watch, access)
+    """Of several paths that match, the first one counts. `metrics`: who may read them. `insight`: None where nobody looks at the daemon."""
+    insight = insight or InsightHandlers(None)
     infer, admin, texts = InferHandlers(engine), AdminHandlers(engine), TextHandlers(engine)
 
     def later(handler: Waiting) -> Handler:
@@ -91,6 +90,11 @@ def table(
         Entry("GET", "[/openai]/v1/models/{model}", _LOOK, "openai", texts.model, "One model"),
         # Wakeful's own: what the command line and the dashboard show
         Entry("GET", "/wakeful/v1/state", _LOOK, "wakeful", insight.state, "The daemon and all models, as they are now"),
+        Entry("GET", "/wakeful/v1/stream", _LOOK, "wakeful", insight.stream,
+              "The same as server-sent events: all, then once a second what has changed, and decisions as they fall; `?model=` of one alone"),
+        Entry("GET", "/wakeful/v1/history", _LOOK, "wakeful", insight.history,
+              "Memory, requests and states of the last time: `?span=` `5m`, `1h` or `24h`"),
+        Entry("GET", "/wakeful/v1/models/{model}/history", _LOOK, "wakeful", insight.history, "The same of one model, with latencies"),
         Entry("GET", "/wakeful/v1/models/{model}", _LOOK, "wakeful", insight.model, "A model with its signature, settings, batches and events"),
         Entry("GET", "/wakeful/v1/events", _LOOK, "wakeful", insight.events,
               "Latest decisions; `?after=` number, `limit=`, `model=`, `kind=` one or more, `reason=`, `since=` seconds since 1970"),

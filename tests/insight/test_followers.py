@@ -1,0 +1,131 @@
+"""Who gets which frames, with lines that take what they are told to take."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from wakeful.clock import monotonic, wall
+from wakeful.config.load import Options, load
+from wakeful.engine import Engine
+from wakeful.insight.stream import MOST_EVENTS, Stream
+from wakeful.insight.watch import About, Watch
+from wakeful.memory.budget import Memory
+from wakeful.memory.supervisor import Supervisor
+from wakeful.models.pipelines.pipelines import Pipelines
+from wakeful.models.registry import Registry
+from wakeful.telemetry.events import Events
+from wakeful.telemetry.metrics import Metrics
+
+
+class Line:
+    """Keeps what it is given while it is `open`."""
+
+    def __init__(self) -> None:
+        self.open = True
+        self.ended = False
+        self._data = b""
+
+    def push(self, data: bytes) -> bool:
+        if self.open:
+            self._data += data
+        return self.open
+
+    def end(self, data: bytes) -> None:
+        self.push(data)
+        self.ended = True
+
+    def frames(self) -> list[tuple[str, Any]]:
+        """Those that have come since the last look."""
+        parts = [part.split("\n") for part in self._data.decode().split("\n\n") if part.startswith("event: ")]
+        self._data = b""
+        return [(kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for kind, _, data in parts]
+
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.frames()]
+
+
+class Stage:
+    """A daemon without models that goes from second to second when it is told to."""
+
+    def __init__(self, directory: Path) -> None:
+        async def nothing(*_: object) -> None:
+            pass
+
+        events = Events()
+        memory = Memory(1 << 30, 1 << 29, "a machine")
+        supervisor = Supervisor(1 << 29, None, lambda: memory, events)
+        settings = load(Options(cache_dir=directory), {"HOME": str(directory)})
+        self.engine = Engine(Registry(), Pipelines(nothing, events), supervisor, Metrics(), events, nothing, nothing)  # type: ignore[arg-type]  # no pipeline is made
+        self.watch = Watch(self.engine, About(lambda: settings, 2, memory, None, dict, lambda _: "", monotonic()))
+        self.stream = Stream(self.watch)
+
+    def tick(self) -> None:
+        self.watch.second += 1
+        self.watch.tick()
+        for tell in self.watch.on_tick:
+            tell()
+
+    def emit(self) -> int:
+        self.engine.events.emit("config", "", "something has changed")
+        return self.engine.events.seq
+
+
+def test_who_is_behind_is_told_so_and_gets_a_whole_picture(tmp_path: Path) -> None:
+    async def run() -> None:
+        stage, slow, fast = Stage(tmp_path), Line(), Line()
+        for line in (slow, fast):
+            stage.stream.follow(line)
+        stage.tick()
+        assert slow.kinds() == fast.kinds() == ["snapshot", "tick"]
+        slow.open = False
+        first = stage.emit()
+        stage.tick()
+        last = stage.emit()
+        stage.tick()
+        assert fast.kinds() == ["event", "tick", "event", "tick"]
+        assert slow.kinds() == []
+        assert stage.watch.streams == (2, 4)
+        slow.open = True
+        stage.tick()
+        (kind, gap), (whole, _) = slow.frames()
+        assert (kind, gap, whole) == ("gap", {"from": first - 1, "to": last}, "snapshot")
+        assert fast.kinds() == ["tick"]
+        stage.tick()
+        assert slow.kinds() == fast.kinds() == ["tick"]
+
+    asyncio.run(run())
+
+
+def test_of_many_events_in_a_second_the_rest_is_a_gap(tmp_path: Path) -> None:
+    async def run() -> None:
+        stage, line = Stage(tmp_path), Line()
+        stage.stream.follow(line)
+        for _ in range(MOST_EVENTS + 5):
+            last = stage.emit()
+        assert line.kinds() == ["snapshot"] + ["event"] * MOST_EVENTS
+        stage.tick()
+        (kind, gap), (whole, _) = line.frames()
+        assert (kind, gap, whole) == ("gap", {"from": last - 5, "to": last}, "snapshot")
+        stage.emit()
+        assert line.kinds() == ["event"]
+
+    asyncio.run(run())
+
+
+def test_who_may_not_follow_any_more_is_told_so(tmp_path: Path) -> None:
+    async def run() -> None:
+        stage, brief, long = Stage(tmp_path), Line(), Line()
+        stage.stream.follow(brief, until=wall() - 1)
+        stage.stream.follow(long, until=wall() + 3600)
+        stage.tick()
+        assert brief.frames()[-1] == ("bye", {"reason": "expired"})
+        assert brief.ended
+        assert not long.ended
+        stage.tick()
+        assert stage.watch.streams.open == 1
+        stage.stream.close("keys")
+        assert long.frames()[-1] == ("bye", {"reason": "keys"})
+        assert stage.watch.streams.open == 0
+
+    asyncio.run(run())
