@@ -2,10 +2,27 @@
 
 import sys
 
-from wakeful.cli.main import main as command
 from wakeful.clock import monotonic
 
 INTERRUPTED = 130
+
+
+def command(arguments: list[str], started: float) -> int:
+    """What probes and completion ask for is answered before any option parser is imported."""
+    verb, *rest = arguments or [""]
+    if verb == "health":
+        from wakeful.cli.health import fast  # noqa: PLC0415 - each way imports only what it needs
+
+        if (status := fast(rest)) is not None:
+            return status
+    elif verb in ("-V", "--version"):
+        from wakeful import __version__  # noqa: PLC0415
+
+        sys.stdout.write(f"{__version__}\n")
+        return 0
+    from wakeful.cli.main import main  # noqa: PLC0415
+
+    return main(arguments, started)
 
 
 def main() -> None:

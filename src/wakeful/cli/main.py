@@ -3,18 +3,26 @@
 import sys
 from collections.abc import Sequence
 
-from wakeful import __version__
-from wakeful.cli.parser import DONE, WRONG_USE, complain
+from wakeful.cli.parser import WRONG_USE, complain
 from wakeful.cli.verbs import Entry, dispatch, listed
 
 VERBS = {
     "serve": Entry("wakeful.cli.serve", "start the daemon, and serve until it is told to stop"),
+    "ps": Entry("wakeful.cli.ps", "list the models, what they do and what they hold"),
+    "events": Entry("wakeful.cli.events", "what the daemon decided, newest last"),
+    "explain": Entry("wakeful.cli.explain", "why a model is as it is, and what a request would do"),
+    "load": Entry("wakeful.cli.load", "wake models now"),
+    "unload": Entry("wakeful.cli.unload", "put models to sleep, once they have done what they have in hand"),
+    "pin": Entry("wakeful.cli.pin", "wake models, and keep them awake"),
+    "unpin": Entry("wakeful.cli.unpin", "let models sleep again"),
+    "health": Entry("wakeful.cli.health", "say whether the daemon takes requests"),
     "check": Entry("wakeful.cli.check", "say what is wrong with a configuration, without starting"),
     "doctor": Entry("wakeful.cli.doctor", "say whether this machine can do it, and what to change"),
     "init": Entry("wakeful.cli.init", "write a commented models.toml for the models in a directory"),
     "convert": Entry("wakeful.cli.convert", "make ONNX of a file of scikit-learn, XGBoost or LightGBM"),
     "bench": Entry("wakeful.cli.bench", "measure a server of the Open Inference Protocol, this one or another"),
     "cluster": Entry("wakeful.cli.cluster", "everything on Kubernetes; wakeful cluster --help has its verbs", group=True),
+    "version": Entry("wakeful.cli.version", "say which version this is"),
 }
 HELP = """\
 Wakeful serves models that sleep until a request wakes them.
@@ -31,10 +39,8 @@ Wakeful serves models that sleep until a request wakes them.
 def main(arguments: Sequence[str], started: float) -> int:
     """Run a command line (without the program's name) and return the exit status."""
     name = arguments[0] if arguments else ""
-    if name in ("-V", "--version", "version"):
-        print(__version__)
-        return DONE
+    name = {"-V": "version", "--version": "version"}.get(name, name)
     if name in VERBS and sys.platform != "linux":
         complain(f"wakeful runs on Linux only, and this is {sys.platform}: its memory and processes are the kernel's own (memfd, pidfd, /proc)")
         return WRONG_USE
-    return dispatch("wakeful", VERBS, HELP, arguments, started)
+    return dispatch("wakeful", VERBS, HELP, [name, *arguments[1:]] if arguments else [], started)

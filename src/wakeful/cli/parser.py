@@ -6,11 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-DONE = 0
-NO = 1
-"""The answer is no."""
-WRONG_USE = 2
-"""The command line or the configuration is wrong."""
+from wakeful.cli.status import DONE, NO, WRONG_USE
+
+__all__ = ["DONE", "NO", "WRONG_USE", "Parser", "complain", "port"]
 
 
 def complain(message: str, *notes: tuple[str, str]) -> None:

@@ -1,0 +1,92 @@
+"""`wakeful events`: what the daemon decided, newest last."""
+
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NoReturn
+
+from wakeful import clock
+from wakeful.cli.client import PREFIX, Client, Failure
+from wakeful.cli.figures import event_line
+from wakeful.cli.looks import Looks
+from wakeful.cli.output import Output, add_client_options, answered, seconds_of
+from wakeful.cli.parser import DONE, Parser
+from wakeful.cli.status import NOT_REACHABLE, UNAVAILABLE
+
+POLL_SECONDS = 0.3
+WIDEST = 32
+"""Columns that a name may widen the column of names to."""
+AWAY = (NOT_REACHABLE, UNAVAILABLE)
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument("-f", "--follow", action="store_true", help="go on with new ones, until Ctrl-C; over restarts of the daemon, too")
+    parser.add_argument("--since", type=seconds_of, metavar="TIME", help="only of the last TIME, such as 90, 10m or 1h")
+    parser.add_argument("--model", metavar="NAME", help="only of this model")
+    parser.add_argument("--kind", metavar="KIND,...", help="only of these kinds, such as evict,scale")
+    parser.add_argument("--reason", metavar="REASON", help="only with this reason, such as lru")
+    parser.add_argument("-n", "--limit", type=int, default=200, metavar="N", help="at most so many, the newest (default 200)")
+    add_client_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    def work(client: Client, output: Output) -> int:
+        since = clock.wall() - arguments.since if arguments.since else None
+        wanted = {"model": arguments.model, "kind": arguments.kind, "reason": arguments.reason, "since": since}
+        answer = client.get(f"{PREFIX}/events", limit=arguments.limit, **wanted)
+        if arguments.follow:
+            follow(client, output, answer, wanted)
+        output.result("events", answer, lambda _: table(answer["events"]))
+        return DONE
+
+    return answered(arguments, work)
+
+
+def table(events: list[dict[str, Any]]) -> list[str]:
+    width = min(max((len(event["model"]) for event in events), default=0), WIDEST)
+    return [event_line(event, width=width) for event in events]
+
+
+def follow(client: Client, output: Output, answer: dict[str, Any], wanted: dict[str, Any]) -> NoReturn:
+    """Print what is there, then what comes, one event a line. Never returns."""
+    width = 0
+    for event in _coming(client, output, answer, wanted):
+        width = min(max(width, len(event["model"])), WIDEST)
+        output.result("event", event, partial(_line, event, width))
+    raise AssertionError("they never end")
+
+
+def _line(event: dict[str, Any], width: int, _: Looks) -> list[str]:
+    return [event_line(event, width=width)]
+
+
+def _coming(client: Client, output: Output, answer: dict[str, Any], wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    last, latest = 0, 0.0
+    while True:
+        for event in answer["events"]:
+            last, latest = max(last, event["seq"]), max(latest, event["time"])
+            yield event
+        time.sleep(POLL_SECONDS)
+        try:
+            answer = client.get(f"{PREFIX}/events", after=last, limit=1000, **wanted)
+        except Failure as failure:
+            if failure.exit not in AWAY:
+                raise
+            output.note(f"{failure.message}; waiting for it")
+            _wait_for(client)
+            output.note("it is back")
+            last = 0  # another daemon counts from 1 again
+            answer = client.get(f"{PREFIX}/events", limit=1000, **(wanted | {"since": latest + 0.001}))
+
+
+def _wait_for(client: Client) -> None:
+    while True:
+        try:
+            client.get(f"{PREFIX}/access")
+        except Failure as failure:
+            if failure.exit not in AWAY:
+                raise
+            time.sleep(POLL_SECONDS)
+        else:
+            return
