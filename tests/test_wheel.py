@@ -2,9 +2,11 @@
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tarfile
+import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -29,6 +31,12 @@ def digests(directory: Path) -> dict[str, str]:
     files = (path for path in (directory / "wakeful").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     found = ((str(path.relative_to(directory)), path.read_bytes()) for path in files)
     return {name: hashlib.sha256(data).hexdigest() for name, data in found if not name.endswith(LEFT_OVER)}
+
+
+def fetched(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        content: bytes = answer.read()
+        return content
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +95,13 @@ def test_it_serves_as_it_is_installed(unpacked: Path, tmp_path: Path) -> None:
     assert Path(done.stdout.strip()).is_relative_to(unpacked)
     with running(tmp_path / "d", "--demo", "--no-grpc", env=environment) as daemon:
         assert daemon.infer("demo-model", "input", [1, 2, 3, 4], [1, 4])[0] == 200
+        page = fetched(f"{daemon.url}/ui/").decode()
+        version = re.findall(r'src="([0-9a-f]+)/', page)[0]
+        ui = SOURCE / "wakeful" / "ui"
+        assert page == (ui / "index.html").read_text("utf-8").replace("{VERSION}", version)
+        for path in ui.rglob("*"):
+            if path.suffix in (".js", ".css", ".svg"):
+                assert fetched(f"{daemon.url}/ui/{version}/{path.relative_to(ui)}") == path.read_bytes()
     doctor = [sys.executable, "-m", "wakeful", "doctor", "--cache-dir", str(tmp_path / "cache")]
     done = subprocess.run(doctor, capture_output=True, text=True, check=False, env=os.environ | environment, cwd=tmp_path, timeout=60)
     assert done.stderr == ""

@@ -122,6 +122,13 @@ ROWS = (
             Query(f"sum by (model) (increase(wakeful_load_retries_total{{{MODEL}}}{WINDOW}))", "{{model}}"),
         ], "After memory had run out"),
     )),
+    Row("Who looks", 6, (
+        Panel("Open dashboards", "short", [Query(f"sum(wakeful_ui_streams{{{HERE}}})", "streams")]),
+        Panel("Frames missed", "short", [Query(f"sum(increase(wakeful_ui_frames_dropped_total{{{HERE}}}{WINDOW}))", "frames")],
+              "By those who read too slowly"),
+        Panel("Log lines lost", "short", [Query(f"sum(increase(wakeful_log_lines_dropped_total{{{HERE}}}{WINDOW}))", "lines")],
+              "Because nobody read them"),
+    )),
 )
 
 

@@ -10,15 +10,20 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 
+import wakeful
 from tests import onnx_models
 from tests.daemon import Daemon, running, wait_until
 from wakeful.config.load import Options, load
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "reverse-proxy.md"
 PREFIX = "/x/wakeful"
+NAME = "host.example"
+UI = Path(wakeful.__file__).parent / "ui"
+LINKED = re.compile(r'(?:src|href)="([^"]+)"')
 CONFIG = """
 daemon off;
 master_process off;
@@ -46,7 +51,7 @@ class Connection(http.client.HTTPConnection):
     """By a Unix socket: nginx cannot be told to choose a free port."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__("wakeful.example", timeout=60)
+        super().__init__(NAME, timeout=60)
         self.path = path
 
     def connect(self) -> None:
@@ -60,7 +65,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     directory = tmp_path_factory.mktemp("behind")
     (directory / "models").mkdir()
     onnx_models.ident(directory / "models" / "one.onnx")
-    with running(directory, "--models-dir", str(directory / "models"), "--no-grpc") as daemon:
+    with running(directory, "--models-dir", str(directory / "models"), "--no-grpc", "--allowed-hosts", NAME) as daemon:
         yield daemon
 
 
@@ -129,3 +134,36 @@ def test_an_error_is_the_daemons_own(proxy: Path) -> None:
     status, body = call(proxy, "POST", "/v2/models/none/infer", request_of(1))
     assert status == 404
     assert "none" in json.loads(body)["error"]
+
+
+def test_the_dashboard_is_whole_below_the_prefix(proxy: Path) -> None:
+    """The page names its files by addresses that are relative to its own."""
+    status, page = call(proxy, "GET", "/ui/")
+    assert status == 200, page
+    links = LINKED.findall(page.decode())
+    assert len(links) > 2
+    for link in links:
+        status, content = call(proxy, "GET", urljoin("/ui/", link))
+        assert status == 200, link
+        assert content == (UI / link.partition("/")[2]).read_bytes()
+    with closing(Connection(proxy)) as connection:
+        connection.request("GET", PREFIX + "/ui")
+        answer = connection.getresponse()
+        assert urljoin(f"https://{NAME}{PREFIX}/ui", answer.headers["location"]) == f"https://{NAME}{PREFIX}/ui/"
+
+
+def test_streams_are_not_held_back(proxy: Path, daemon: Daemon) -> None:
+    """Each event arrives while the stream goes on."""
+    with closing(Connection(proxy)) as connection:
+        connection.request("GET", PREFIX + "/wakeful/v1/stream")
+        answer = connection.getresponse()
+        assert answer.status == 200
+        _read_until(answer, b"event: snapshot")
+        assert daemon.infer("one", "x", [1, 2, 3, 4], [1, 4])[0] == 200
+        assert daemon.call("POST", "/v1/models/one/unload")[0] == 200
+        _read_until(answer, b"event: event")
+
+
+def _read_until(answer: http.client.HTTPResponse, start: bytes) -> None:
+    while not (line := answer.readline()).startswith(start):
+        assert line, "the stream has ended"
