@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.daemon import running
 from wakeful.cli.main import VERBS
 from wakeful.config.load import Options, load
 from wakeful.config.schema import OverrideTable
@@ -42,6 +44,18 @@ def test_the_linter_finds_nothing() -> None:
 def test_what_it_runs_are_verbs() -> None:
     assert words("ENTRYPOINT") == ["wakeful"]
     assert words("CMD")[0] in VERBS
+
+
+def test_a_daemon_that_takes_requests_is_healthy(tmp_path: Path) -> None:
+    program, *arguments = words("HEALTHCHECK")
+    assert program == "wakeful"
+    command = [sys.executable, "-m", "wakeful", *arguments]
+    with running(tmp_path, "--no-grpc") as daemon:
+        assert subprocess.run(command, env=os.environ | {"WAKEFUL_URL": daemon.url}, check=False, timeout=60).returncode == 0
+    with socket.socket() as taken:  # nobody listens on it, and nobody else can
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        assert subprocess.run(command, env=os.environ | {"WAKEFUL_URL": url}, check=False, timeout=60).returncode != 0
 
 
 def test_its_variables_are_settings() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tests import onnx_models
 from tests.daemon import running
 from wakeful.cli.doctor import lines
+from wakeful.cli.looks import Looks
 from wakeful.config.load import Options, load
 from wakeful.config.problems import Problem
 from wakeful.insight.doctor import Check, examine, failed
@@ -95,13 +97,14 @@ def test_this_machine_can_be_read(tmp_path: Path) -> None:
 
 def test_lines_are_broken_on_a_terminal_only() -> None:
     check = Check("fail", "x", "many words " * 20, "a hint of some words")
-    [first, second] = lines([check], None)
+    [first, second] = lines([check], Looks())
     assert first.startswith("FAIL  many words")
     assert second == "      hint  a hint of some words"
-    broken = list(lines([check], 60))
+    broken = list(lines([check], Looks(width=60)))
     assert len(broken) > 3
     assert max(map(len, broken)) <= 60
-    assert broken[1].startswith("      many") or broken[1].startswith("      words")
+    assert broken[1].startswith(("      many", "      words"))
+    assert next(lines([check], Looks(colour=True))).startswith("\x1b[31mFAIL\x1b[0m  many")
 
 
 def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -160,4 +163,16 @@ def test_a_daemon_says_it_of_itself(tmp_path: Path) -> None:
         assert set(checks["kernel"]) == {"level", "name", "text", "hint"}
         assert checks["kernel"]["level"] == "ok"
         assert str(daemon.directory / "cache") in checks["cache"]["text"]
+        done = doctor("--url", daemon.url)
+        assert str(daemon.directory / "cache") in done.stdout
+        assert done.returncode == (1 if "FAIL" in done.stdout else 0)
+        assert json.loads(doctor("--url", daemon.url, "--json").stdout)["data"]["checks"][0] == checks["kernel"]
+        assert doctor("--url", daemon.url, "--report").returncode == 2
         assert daemon.metric("wakeful_load_seconds_count", model="one") == 0
+
+
+def test_where_no_daemon_is(tmp_path: Path) -> None:
+    with socket.socket() as taken:  # nobody listens on it, and nobody else can
+        taken.bind(("127.0.0.1", 0))
+        done = doctor("--url", f"http://127.0.0.1:{taken.getsockname()[1]}")
+    assert (done.returncode, done.stdout) == (3, "")
