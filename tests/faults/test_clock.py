@@ -21,6 +21,7 @@ time.time = lambda: true() + float(open({path!r}).read() or 0)
 WALL = {"time", "time_ns", "strftime", "localtime", "gmtime", "ctime", "asctime", "datetime", "date"}
 SHOWN = {
     "wakeful/clock.py": {"time.time"},
+    "wakeful/cli/figures.py": {"time.strftime", "time.localtime"},
     "wakeful/telemetry/logs.py": {"time.strftime", "time.localtime", "time.gmtime"},
     "wakeful/cluster/planning/conditions.py": {"from datetime"},  # times in objects of Kubernetes
     "wakeful/cluster/controller/lease.py": {"from datetime"},
@@ -46,6 +47,7 @@ ASKED_OF_CLOCK = {
     "wakeful/cluster/controller/metrics_api.py",  # from when a certificate holds
     "wakeful/cluster/controller/leader.py",  # what the API server keeps: read once, and counted on by the monotonic clock
     "wakeful/cli/cluster_explain.py",
+    "wakeful/cli/events.py",  # of the last hour
     "wakeful/insight/readings.py",  # is it set at all?
 }
 

@@ -1,4 +1,4 @@
-"""deploy/, made from the code: `python -m wakeful.cluster.packaging deploy`. A test holds it up to date.
+"""deploy/helm and deploy/kustomize, made from the code: `python -m wakeful.cluster.packaging deploy`. A test holds it up to date.
 
 For Helm the same objects are written with marks where values go; what a value switches on stands behind an `if`.
 """
