@@ -23,6 +23,7 @@ SHOWN = {
     "wakeful/clock.py": {"time.time"},
     "wakeful/cli/figures.py": {"time.strftime", "time.localtime"},
     "wakeful/telemetry/logs.py": {"time.strftime", "time.localtime", "time.gmtime"},
+    "wakeful/insight/explain.py": {"time.strftime", "time.localtime"},
     "wakeful/cluster/planning/conditions.py": {"from datetime"},  # times in objects of Kubernetes
     "wakeful/cluster/controller/lease.py": {"from datetime"},
     "wakeful/cluster/controller/leader.py": {"from datetime"},  # from when a certificate holds
@@ -36,6 +37,7 @@ ASKED_OF_CLOCK = {
     "wakeful/telemetry/logs.py",
     "wakeful/insight/watch.py",  # when a model's state has changed, for people
     "wakeful/insight/state.py",
+    "wakeful/insight/explain.py",
     "wakeful/insight/stream.py",  # and when a token expires
     "wakeful/frontends/oip_bodies.py",  # Triton's last_inference, which is a wall clock's
     "wakeful/frontends/access.py",  # a token's `exp`, likewise

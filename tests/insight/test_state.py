@@ -97,7 +97,7 @@ def test_a_model_is_shown_from_its_sleep_to_its_work(daemon: Daemon) -> None:
     assert replica["pid"] in daemon.replicas()
     assert replica["age_seconds"] >= 0
     assert (replica["state"], replica["copied"], replica["private_bytes"]) == ("ready", False, model["private_bytes"])
-    assert model["measured"]
+    when(lambda: bool(shown(daemon, "plain")["measured"]), "its memory is measured")
     assert model["resident_bytes"] >= model["private_bytes"] > 0
 
 

@@ -113,7 +113,7 @@ def bytes_of(model: Model) -> tuple[int, int]:
 def is_measured(model: Model) -> bool:
     """Is what it holds measured, or only expected?"""
     replicas = model.group.replicas
-    return bool(replicas) and all(one.private_bytes for one in replicas)
+    return bool(replicas) and all(one.measured for one in replicas)
 
 
 def _flow(window: Window | None) -> View:

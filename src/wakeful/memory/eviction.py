@@ -129,20 +129,23 @@ def _retry_at(evictable: Sequence[Candidate], missing: int, replicas: dict[str, 
     return None
 
 
+def excuse(candidate: Candidate, now: float) -> str:
+    """Why it stays, whatever it could give; empty: it may go."""
+    if candidate.pinned:
+        return "pinned"
+    if not candidate.idle:
+        return "busy"
+    if candidate.resident_until > now:
+        return f"in its first {show_seconds(candidate.min_residency)} for another {show_seconds(candidate.resident_until - now)}"
+    return ""
+
+
 def _excuses(candidates: Iterable[Candidate], now: float) -> str:
     """Why each model stays, the strongest reason of its replicas for each."""
     excuses: dict[str, str] = {}
     for candidate in sorted(candidates):
-        if candidate.pinned:
-            excuse = "pinned"
-        elif not candidate.idle:
-            excuse = "busy"
-        elif candidate.resident_until > now:
-            left = show_seconds(candidate.resident_until - now)
-            excuse = f"in its first {show_seconds(candidate.min_residency)} for another {left}"
-        else:
-            excuse = "idle but too small"
-        excuses.setdefault(candidate.model, f"{candidate.model} {excuse}")
+        why = excuse(candidate, now) or "idle but too small"
+        excuses.setdefault(candidate.model, f"{candidate.model} {why}")
     if not excuses:
         return "no other model is loaded"
     named = list(excuses.values())[:NAMED_IN_REASON]

@@ -5,12 +5,13 @@ freed, has become idle or was measured, and looks again.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from wakeful.clock import monotonic
 from wakeful.errors import OutOfMemory, WakefulError
-from wakeful.memory import eviction
+from wakeful.memory import eviction, forecast
 from wakeful.memory.budget import Memory, headroom
 from wakeful.memory.eviction import Candidate, Refusal
 from wakeful.telemetry.events import Events, Figure
@@ -99,6 +100,21 @@ class Tenant:
     @property
     def going(self) -> bool:
         return self.leaving or self.standing().going
+
+
+class Room(NamedTuple):
+    """What was decided about a tenant that asks for some."""
+
+    need: int
+    free: int
+    candidates: Sequence[Candidate]
+    """Who might have gone."""
+    victims: Mapping[Candidate, UnloadReason] = MappingProxyType({})
+    """Who has to go for it, and why."""
+    reason: str = ""
+    refusal: Refusal | None = None
+    possible: bool = True
+    """False: not even the leaving of all that may ever go would help."""
 
 
 class Supervisor:
@@ -242,37 +258,57 @@ class Supervisor:
 
     def _try(self, tenant: Tenant, available: int) -> None:
         now = monotonic()
+        room = self._room_for(tenant, available, now)
+        if room.refusal is not None:
+            self._refuse_or_wait(tenant, room.refusal, possible=room.possible)
+            return
+        self._waiting.remove(tenant)
+        self._tenants.add(tenant)
+        tenant.bytes = room.need
+        tenant.entered = now
+        tenant.promised = True
+        passed_over = forecast.passed_over(list(room.victims), room.candidates, now) if room.victims else ""
+        short = max(room.need - room.free, 0)
+        for victim, reason in zip(self._of(tuple(room.victims)), room.victims.values(), strict=True):
+            self._evict(
+                victim, tenant.model, reason, room.reason, short_bytes=short, waited_seconds=now - tenant.asked, passed_over=passed_over,
+            )
+        self._keep_promises(available)
+
+    def _room_for(self, tenant: Tenant, available: int, now: float) -> Room:
+        """Decide, and do nothing."""
         candidates = self._candidates(tenant.model)
         expected = self.expected
         free = headroom(self.budget, expected, available + self.resident - expected, self.margin)
         most = free + _movable(candidates)
         need = _need(tenant, most)
-        room = self._plan(tenant, need, free, candidates, now, self.budget)
-        if isinstance(room, Refusal):
-            self._refuse_or_wait(tenant, room, possible=need <= most)
-            return
-        if refusal := self._against_claim(tenant, need, free, room.victims):
-            self._refuse_or_wait(tenant, refusal, possible=True)
-            return
-        victims: dict[Tenant, UnloadReason] = dict.fromkeys(self._of(room.victims), "lru")
+        plan = self._plan(tenant, need, free, candidates, now, self.budget)
+        if isinstance(plan, Refusal):
+            return Room(need, free, candidates, refusal=plan, possible=need <= most)
+        if refusal := self._against_claim(tenant, need, free, plan.victims):
+            return Room(need, free, candidates, refusal=refusal)
+        victims: dict[Candidate, UnloadReason] = dict.fromkeys(plan.victims, "lru")
         if self.max_loaded is not None and tenant.counts and not tenant.standing().pinned:
             counted = self._candidates(tenant.model, counted=True)
-            units = [candidate._replace(bytes=1, shared=0) for candidate in counted if candidate not in room.victims]
+            units = [candidate._replace(bytes=1, shared=0) for candidate in counted if candidate not in plan.victims]
             place = self._plan(tenant, 1, self.max_loaded - self.loaded + len(counted) - len(units), units, now, None)
             if isinstance(place, Refusal):
                 reason = f"{self.loaded} replicas are loaded (max_loaded_models {self.max_loaded}) and none can go now"
                 possible = self.max_loaded - self.loaded + _movable(units) >= 1
-                self._refuse_or_wait(tenant, Refusal(reason, place.retry_at), possible=possible)
-                return
-            victims |= dict.fromkeys(self._of(place.victims), "capacity")
-        self._waiting.remove(tenant)
-        self._tenants.add(tenant)
-        tenant.bytes = need
-        tenant.entered = now
-        tenant.promised = True
-        for victim, reason in victims.items():
-            self._evict(victim, tenant.model, reason, room.reason, short_bytes=max(need - free, 0), waited_seconds=now - tenant.asked)
-        self._keep_promises(available)
+                return Room(need, free, candidates, refusal=Refusal(reason, place.retry_at), possible=possible)
+            places = {(victim.model, victim.replica) for victim in place.victims}
+            victims |= {one: "capacity" for one in candidates if (one.model, one.replica) in places}
+        return Room(need, free, candidates, victims, plan.reason)
+
+    def forecast(self, tenant: Tenant, *, measured: bool) -> forecast.Forecast:
+        """What `admit` would decide about it now. Nothing is done, and nobody is asked to go. `measured`: its bytes are."""
+        now = monotonic()
+        room = self._room_for(tenant, self._read_memory().available, now)
+        victims = forecast.victims_of(list(room.victims.items()), room.candidates, now)
+        staying = forecast.staying_of(list(room.victims), room.candidates, now)
+        refusal, retry_at = (None, None) if room.refusal is None else room.refusal
+        retry_in = None if retry_at is None else max(retry_at - now, 0.0)
+        return forecast.Forecast(room.need, measured, room.free, self.budget, victims, staying, refusal, retry_in)
 
     def _shed(self, now: float) -> None:
         """Get back below the budget: models whose size nobody knew have loaded side by side. Who alone is larger than it stays, since nothing is

@@ -15,6 +15,7 @@ from wakeful.config.kinds import KINDS
 from wakeful.config.settings import ModelSettings
 from wakeful.errors import ExecutionFailed, OutOfMemory, Unavailable, WakefulError
 from wakeful.inference import InferRequest
+from wakeful.memory.forecast import Forecast
 from wakeful.memory.supervisor import Standing, Supervisor
 from wakeful.models.backoff import Backoff
 from wakeful.models.culprits import Culprits
@@ -520,6 +521,10 @@ class Model:
         residency = 0.0 if self.spare and self.last_used is None else self.settings.life.min_residency
         loaded, going = replica.state is State.READY, replica.state in (State.DRAINING, State.DEAD)
         return Standing(replica.last_done, idle, self.pinned, residency, loaded, going)
+
+    def forecast(self) -> Forecast:
+        """What would happen if it were asked for now, while it sleeps."""
+        return self._tenancy.forecast(monotonic())
 
     def gauges(self) -> Gauges:
         """For the metrics of its name, once it is registered."""

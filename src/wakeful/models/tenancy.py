@@ -6,6 +6,7 @@ from typing import Protocol
 from wakeful.config.kinds import KINDS
 from wakeful.config.settings import ModelSettings
 from wakeful.errors import OutOfMemory, WakefulError
+from wakeful.memory.forecast import Forecast
 from wakeful.memory.supervisor import Standing, Supervisor, Tenant
 from wakeful.models.file import ModelFile
 from wakeful.replicas.group import ReplicaGroup
@@ -20,6 +21,7 @@ class Owner(Protocol):
     """What is needed of the model."""
 
     key: str
+    pinned: bool
     settings: ModelSettings
     file: ModelFile
     group: ReplicaGroup
@@ -40,7 +42,7 @@ class Tenancy:
     def admit(self, replica: Replica, granted: Callable[[], None], refused: Callable[[WakefulError], None]) -> None:
         """Ask for room for a replica that has no process yet."""
         model = self._model
-        estimate, least = self._estimate(replica)
+        estimate, least = self._estimate(first=self._is_first(replica))
         limit = model.settings.runtime.memory_limit
         more = least if self._is_first(replica) else estimate
         if limit is not None and self._supervisor.resident_of(model.key) + more > limit:
@@ -52,6 +54,21 @@ class Tenancy:
             counts=not KINDS[model.settings.backend].serves_models,
         )
         self._supervisor.admit(tenant)
+
+    def forecast(self, now: float) -> Forecast:
+        """What would happen if the model, which sleeps, were asked for."""
+        model = self._model
+        estimate, least = self._estimate(first=True)
+        standing = Standing(now, idle=False, pinned=model.pinned, min_residency=model.settings.life.min_residency, loaded=False)
+        newcomer = Tenant(
+            model.key, 0, estimate, least=least, primary=True, granted=_nothing, refused=_nothing, evict=_nothing, standing=lambda: standing,
+            counts=not KINDS[model.settings.backend].serves_models,
+        )
+        found = self._supervisor.forecast(newcomer, measured=bool(model.file.known().first_bytes))
+        limit = model.settings.runtime.memory_limit
+        if limit is not None and least > limit:
+            return found._replace(refusal=f"it needs more than its memory_limit of {show_bytes(limit)}", evict=(), retry_in=None)
+        return found
 
     def measured(self, replica: Replica) -> None:
         """A replica has told how much memory it holds; until then its estimate counts."""
@@ -89,12 +106,16 @@ class Tenancy:
     def _is_first(self, replica: Replica) -> bool:
         return not any(other is not replica for other in self._model.group.replicas)
 
-    def _estimate(self, replica: Replica) -> tuple[int, int]:
+    def _estimate(self, *, first: bool) -> tuple[int, int]:
         """Bytes that a replica may take, and surely takes: as measured of this file before, else as declared, else guessed from its size."""
         file, known = self._model.file, self._model.file.known()
-        if self._is_first(replica) or not any(other.forkable for other in self._model.group.ready()):
+        if first or not any(other.forkable for other in self._model.group.ready()):
             least = file.size()  # whatever is declared
             measured, guess = known.first_bytes, max(self._model.settings.declared or file.estimate(), least)
         else:
             measured, guess, least = known.extra_bytes, file.estimate() // COPY_SHARE, 0
         return (measured, measured) if measured else (guess, least)
+
+
+def _nothing(_: object = None) -> None:
+    """Nobody waits for what is only thought of."""

@@ -87,6 +87,8 @@ class Replica:
         """Why we have killed it, if we have."""
         self.private_bytes = 0
         self.shared_bytes = 0
+        self.measured = False
+        """Is it known by now what it holds once it has run? Private bytes are known when it is ready."""
         self.on_done: Callable[[Done], None] = _ignore
         self.on_failed: Callable[[Failed], None] = _ignore
         self._watcher = watcher
@@ -207,7 +209,7 @@ class Replica:
             self.state = State.READY
             self._watcher.replica_ready(self, message)
         elif isinstance(message, Footprint):
-            self.private_bytes, self.shared_bytes = message.private_bytes, message.shared_bytes
+            self.private_bytes, self.shared_bytes, self.measured = message.private_bytes, message.shared_bytes, True
             self._watcher.replica_grown(self)
         elif isinstance(message, Probed):
             self._watcher.replica_probed(self, message)

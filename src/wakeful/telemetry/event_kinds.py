@@ -40,7 +40,7 @@ MEANINGS: Mapping[Kind, Meaning] = {
         "replica": _REPLICA, "bytes": "that it holds",
         "reason": "why room is made: `lru` for memory, `capacity` for max_loaded_models, `oom` after an allocation failed",
         "wanted_by": "the model that needs the room", "short_bytes": "that were missing",
-        "waited_seconds": "for which that model had waited",
+        "waited_seconds": "for which that model had waited", "passed_over": "models that were used longer ago and stay, with the reasons",
         "busy": "whether it had work", "pinned": "whether it is pinned", "loaded_seconds": "since it was loaded",
         "min_residency_seconds": "for which it is kept by the settings",
     }),

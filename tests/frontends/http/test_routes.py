@@ -47,6 +47,7 @@ GET  wakeful /wakeful/v1/state
 GET  wakeful /wakeful/v1/stream
 GET  wakeful /wakeful/v1/history
 GET  wakeful /wakeful/v1/models/{model}/history
+GET  wakeful /wakeful/v1/models/{model}/explain
 GET  wakeful /wakeful/v1/models/{model}
 GET  wakeful /wakeful/v1/events
 GET  wakeful /wakeful/v1/doctor

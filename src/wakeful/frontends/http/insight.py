@@ -15,6 +15,7 @@ from wakeful.frontends.http.head import Head
 from wakeful.frontends.http.response import EVENT_STREAM
 from wakeful.insight import state
 from wakeful.insight.doctor import examine
+from wakeful.insight.explain import explain
 from wakeful.insight.history import SPANS
 from wakeful.insight.readings import take
 from wakeful.insight.state import FORMAT, Wanted
@@ -55,6 +56,10 @@ class InsightHandlers:
         about = self._watch.about
         readings = await asyncio.to_thread(take, about.read_settings(), (), lambda: about.group_kill)
         connection.respond_json(encode({**FORMAT, "checks": [check._asdict() for check in examine(readings)]}))
+
+    def explain(self, connection: Connection, head: Head, body: Buffer) -> None:
+        wake = _query(head).get("wake", "0") not in ("0", "false")
+        connection.respond_json(encode(explain(self._watch, head.route.parameters["model"], wake=wake)))
 
     def history(self, connection: Connection, head: Head, body: Buffer) -> None:
         """Of a model, or where none is named of the daemon."""

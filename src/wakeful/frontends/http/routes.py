@@ -95,6 +95,8 @@ def table(
         Entry("GET", "/wakeful/v1/history", _LOOK, "wakeful", insight.history,
               "Memory, requests and states of the last time: `?span=` `5m`, `1h` or `24h`"),
         Entry("GET", "/wakeful/v1/models/{model}/history", _LOOK, "wakeful", insight.history, "The same of one model, with latencies"),
+        Entry("GET", "/wakeful/v1/models/{model}/explain", _LOOK, "wakeful", insight.explain,
+              "Why it is as it is, in words; with `?wake=1` also who would have to go if it were asked for"),
         Entry("GET", "/wakeful/v1/models/{model}", _LOOK, "wakeful", insight.model, "A model with its signature, settings, batches and events"),
         Entry("GET", "/wakeful/v1/events", _LOOK, "wakeful", insight.events,
               "Latest decisions; `?after=` number, `limit=`, `model=`, `kind=` one or more, `reason=`, `since=` seconds since 1970"),
