@@ -131,10 +131,21 @@ def test_one_model_with_all_that_is_known(daemon: Daemon) -> None:
     told = look(daemon, "models/plain")
     assert told["model"]["key"] == "plain"
     assert told["signature"]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]
-    assert {"key": "idle_timeout_secs", "value": 3600.0}.items() <= next(one for one in told["settings"] if one["key"] == "idle_timeout_secs").items()
+    assert {"key": "idle_timeout_secs", "value": 3600.0, "source": f"{daemon.directory}/models/models.toml:4"} in told["settings"]
     assert [one["rows"] for one in told["batches"]][-2:] == [1024, None]
     assert told["max_batch_size"] == 64
     assert {event["model"] for event in told["events"]} == {"plain"}
+
+
+def test_settings_with_their_sources(daemon: Daemon) -> None:
+    file = str(daemon.directory / "models" / "models.toml")
+    told = look(daemon, "config")
+    assert told["files"] == [file]
+    settings = {one["key"]: (one["value"], one["source"]) for one in told["settings"]}
+    assert settings["server.port"] == (0, "option --port")
+    assert settings["defaults.prepare"] == ("off", f"{file}:3")
+    assert settings["models.kept.pinned"] == (True, f"{file}:15")
+    assert "models.plain.pinned" not in settings
 
 
 def test_nothing_is_called_so(daemon: Daemon) -> None:

@@ -20,6 +20,7 @@ from wakeful.config.problems import ConfigError, Place, Problem, in_order
 from wakeful.config.schema import SECTIONS, DefaultsTable, OverrideTable, ServerTable, Table, merged
 from wakeful.config.service import SERVICE_VARIABLES, ServiceSettings, service_settings
 from wakeful.config.settings import AuthSettings, CacheSettings, ModelSettings, Settings
+from wakeful.config.sources import said_by
 from wakeful.config.streams import stream_settings
 from wakeful.config.text import with_tokenizers
 from wakeful.config.validate import nearest, unknown_key, validate
@@ -74,7 +75,8 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
     environ = os.environ if environ is None else environ
     home = Path(environ.get("HOME") or Path.home())
     report: list[Problem] = []
-    overrides = _overrides(options, environ, home, report)
+    flags, variables = _overrides(options, environ, report)
+    overrides = _with_absolute_paths({**variables, **flags}, Path.cwd(), home)
     document, files = _document(options.config, overrides.get("models_dir"), report)
     server, defaults = tables(document, overrides, home, report)
     models_dir = Path(server["models_dir"]) if server.get("models_dir") else None
@@ -114,6 +116,7 @@ def load(options: Options, environ: Mapping[str, str] | None = None) -> Settings
         files=files,
         defaults=template,
         warnings=tuple(in_order(report)),
+        sources=said_by(document, flags, variables, _PREFIX),
         unread=frozenset(unread),
     )
 
@@ -129,8 +132,8 @@ def take_service() -> ServiceSettings:
 # Command line and environment --------------------------------------------------------------------------------------------------------
 
 
-def _overrides(options: Options, environ: Mapping[str, str], home: Path, report: list[Problem]) -> dict[str, Any]:
-    """What the command line and, below it, the environment say; paths absolute, from the working directory."""
+def _overrides(options: Options, environ: Mapping[str, str], report: list[Problem]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the command line and, below it, the environment say."""
     written: dict[str, Any] = {
         field.name: getattr(options, field.name)
         for field in fields(options)
@@ -141,8 +144,7 @@ def _overrides(options: Options, environ: Mapping[str, str], home: Path, report:
         written["grpc_port"] = False
     flags = validate(OverrideTable, written, "the command line", _option_place, report, strict=False)
     variables = validate(OverrideTable, _environment(environ, report), "the environment", _variable_place, report, strict=False)
-    given = {**_given(variables), **_given(flags)}
-    return _with_absolute_paths(given, Path.cwd(), home)
+    return _given(flags), _given(variables)
 
 
 def _environment(environ: Mapping[str, str], report: list[Problem]) -> dict[str, str]:

@@ -427,6 +427,8 @@ class Settings:
     """[defaults] in the form of a model without name: what a model gets that no [[models]] entry names."""
     warnings: tuple[Problem, ...] = ()
     """What is allowed and yet probably not meant."""
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Where a setting was said, by its key, as "server.port"; see `sources`."""
     unread: frozenset[Path] = frozenset()
     """Files and directories that could not be looked at: what is served of them stays."""
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from wakeful import __version__
 from wakeful.clock import monotonic, wall
-from wakeful.config.effective import model_keys, pipeline_keys
+from wakeful.config import sources
+from wakeful.config.effective import pipeline_keys
 from wakeful.insight import views, wording
 from wakeful.insight.history import COUNTERS, GAUGES, SPANS, History
 from wakeful.insight.tracks import Track
@@ -111,19 +112,41 @@ def model(watch: Watch, name: str) -> View:
     one, now = named(watch, name), monotonic()
     if isinstance(one, Pipeline):
         (view,) = (shown for shown in watch.pipeline_views() if shown["key"] == one.id)
-        signature, keys, batches, cost, most = one.known_signature, pipeline_keys(one.settings), [], None, 0
+        signature, batches, cost, most = one.known_signature, [], None, 0
+        said = watch.about.read_settings().sources
+        own = pipeline_keys(one.settings).items()
+        keys = [sources.Sourced(key, value, said.get(f"pipelines.{one.id}.{key}", sources.DEFAULT)) for key, value in own]
     else:
-        view, signature, keys = watch.view(one), one.interface.signature, model_keys(one.settings)
+        view, signature, keys = watch.view(one), one.interface.signature, _keys(watch, one)
         track, costs = watch.tracks.get(one.key), one.batcher.costs
         batches = [] if track is None else _batches(track.rows_lately(watch.second))
         cost = {"a": costs.fixed, "b": costs.per_row} if costs.known else None
         most = one.batcher.limits.max_rows
     return {
         **FORMAT, "time": wall(), "model": views.relative(view, now), "signature": _signature(signature),
-        "settings": [{"key": key, "value": value, "source": None} for key, value in keys.items()],
+        "settings": [key._asdict() for key in keys],
         "batches": batches, "cost": cost, "max_batch_size": most,
         "events": events(watch, Wanted(limit=LATEST, model=str(view["key"])))["events"],
     }
+
+
+def _keys(watch: Watch, one: Model) -> list[sources.Sourced]:
+    """Its settings, and what was learnt instead."""
+    keys = list(sources.of_model(one.settings, watch.about.read_settings()))
+    most = one.batcher.limits.max_rows
+    learnt = {"max_batch_size": most} if most < one.settings.batching.max_rows else {}
+    return [key if key.key not in learnt else sources.Sourced(key.key, learnt[key.key], "learnt: more had no memory") for key in keys]
+
+
+def config(watch: Watch) -> View:
+    """The settings that count, each with where it comes from; of models what is not as the defaults have it."""
+    settings = watch.about.read_settings()
+    shown = list(sources.of_daemon(settings))
+    for one in watch.engine.registry:
+        usual = {sources.DEFAULT, *(source for key, source in settings.sources.items() if key.startswith("defaults."))}
+        own = [key for key in _keys(watch, one) if key.source not in usual]
+        shown += [key._replace(key=f"models.{one.key}.{key.key}") for key in own]
+    return {**FORMAT, "files": [str(file) for file in settings.files], "settings": [key._asdict() for key in shown]}
 
 
 def _batches(counts: list[int]) -> list[View]:

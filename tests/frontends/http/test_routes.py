@@ -51,6 +51,7 @@ GET  wakeful /wakeful/v1/models/{model}/explain
 GET  wakeful /wakeful/v1/models/{model}
 GET  wakeful /wakeful/v1/events
 GET  wakeful /wakeful/v1/doctor
+GET  wakeful /wakeful/v1/config
 GET  wakeful /wakeful/v1/access
 GET  snooze /metrics
 GET  snooze /v1/events

@@ -82,6 +82,9 @@ class InsightHandlers:
         known = int(last) if last.isascii() and last.isdigit() and len(last) < 16 else None
         connection.waiter = stream.follow(connection, key, known, grant.until)
 
+    def config(self, connection: Connection, head: Head, body: Buffer) -> None:
+        connection.respond_json(encode(state.config(self._watch)))
+
     def access(self, connection: Connection, head: Head, body: Buffer) -> None:
         """Whoever asks learns only what its own key is worth."""
         try:

@@ -101,6 +101,7 @@ def table(
         Entry("GET", "/wakeful/v1/events", _LOOK, "wakeful", insight.events,
               "Latest decisions; `?after=` number, `limit=`, `model=`, `kind=` one or more, `reason=`, `since=` seconds since 1970"),
         Entry("GET", "/wakeful/v1/doctor", _LOOK, "wakeful", later(insight.doctor), "Whether this machine can do it, and what to change"),
+        Entry("GET", "/wakeful/v1/config", _LOOK, "wakeful", insight.config, "The settings that count, each with where it comes from; no secrets"),
         Entry("GET", "/wakeful/v1/access", _OPEN, "wakeful", insight.access, "What the caller's key allows"),
         # All
         Entry("GET", "/metrics", metrics, "snooze", admin.metrics, "Metrics for Prometheus"),
