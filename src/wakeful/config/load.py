@@ -28,7 +28,7 @@ from wakeful.config.validate import nearest, unknown_key, validate
 _PREFIX = "WAKEFUL_"
 _PATHS = ("cache_dir", "models_dir", "tls_cert", "tls_key")
 """Keys of [server]."""
-_CLIENT_VARIABLES = {"WAKEFUL_URL", "WAKEFUL_API_KEY"}
+_CLIENT_VARIABLES = {"WAKEFUL_URL"}
 
 
 @dataclass(frozen=True, slots=True)
