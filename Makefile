@@ -87,9 +87,10 @@ docs/configuration.md docs/errors.md docs/events.md docs/grpc.md docs/http.md do
 site: $(VENV)/.installed-test
 	$(BIN)/python -m tools.site
 
-# What kustomize and Helm install, made from the code too.
+# What kustomize and Helm install, and Grafana's board, made from the code too.
 deploy: $(VENV)/.installed-test
 	$(BIN)/python -m wakeful.cluster.packaging deploy
+	$(BIN)/python -m tools.board > deploy/grafana/wakeful.json
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
