@@ -33,9 +33,7 @@ def test_a_tutorial_can_be_followed(page: Path, tmp_path: Path) -> None:
                 daemon = stack.enter_context(running(tmp_path, *(str(tmp_path / one) if one == "models" else one for one in options), "--no-grpc"))
                 address = environment["WAKEFUL_URL"] = daemon.url
                 continue
-            done = subprocess.run(
-                ["bash", "-euc", block.commands.replace(ADDRESS, address)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-                timeout=120,
-            )
+            command = ["bash", "-euc", block.commands.replace(ADDRESS, address)]
+            done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120)
             assert done.returncode == 0, f"line {block.line}: {done.stdout}{done.stderr}"
             assert missing(block.expected, done.stdout) is None, f"line {block.line}: {done.stdout}{done.stderr}"
