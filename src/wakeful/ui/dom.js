@@ -1,0 +1,98 @@
+// Small things that all pages are made of. Names, texts and payloads only ever become text nodes and attributes' values: nothing here makes markup of them.
+
+import { h } from "./vendor/preact.js";
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
+import htm from "./vendor/htm.js";
+
+export const html = htm.bind(h);
+
+/** State of a replica or a model: shape, word and colour together, never colour alone. */
+export const SIGNS = { asleep: "○", waiting: "◌", waking: "◔", ready: "●", busy: "◉", draining: "◍", failed: "✕", dead: "✕" };
+
+export const State = ({ state }) => html`<span class="state ${state}"><span aria-hidden="true">${SIGNS[state] ?? "?"}</span> ${state}</span>`;
+
+export const route = (name) => `#/m/${name.split("/").map(encodeURIComponent).join("/")}`;
+
+export const ModelLink = ({ name }) => html`<a href=${route(name)}>${name}</a>`;
+
+/** A panel with a heading. */
+export const Panel = ({ title, id, tools, wide, children }) => html`
+  <section class="panel ${wide ? "wide" : ""}" aria-labelledby=${id}>
+    <div class="bar"><h2 id=${id}>${title}</h2>${tools && html`<div class="tools">${tools}</div>`}</div>
+    ${children}
+  </section>`;
+
+/** Exclusive choices, as buttons. */
+export const Choice = ({ label, options, value, choose }) => html`
+  <div class="choice" role="group" aria-label=${label}>
+    ${options.map(([key, text]) => html`<button type="button" aria-pressed=${key === value} onClick=${() => choose(key)}>${text ?? key}</button>`)}
+  </div>`;
+
+/** A window above the page. The browser keeps the focus in it, and Escape closes it. */
+export function Dialog({ title, close, children }) {
+  const dialog = useRef(null);
+  useEffect(() => {
+    const element = dialog.current;
+    const before = document.activeElement;
+    element.showModal();
+    return () => {
+      element.close();
+      if (before?.isConnected) before.focus();
+    };
+  }, []);
+  const outside = (event) => event.target === dialog.current && close();
+  return html`<dialog ref=${dialog} aria-labelledby="dialog-title" onClose=${close} onClick=${outside}>
+    <div class="inside"><h2 id="dialog-title">${title}</h2>${children}</div>
+  </dialog>`;
+}
+
+/** A text to copy, with its button. */
+export function Copy({ label, text }) {
+  const [done, setDone] = useState("");
+  const field = useRef(null);
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setDone("copied");
+    } catch {  // without HTTPS, browsers allow that on this machine alone
+      getSelection().selectAllChildren(field.current);
+      setDone("selected: copy it with the keyboard");
+    }
+  };
+  useEffect(() => setDone(""), [text]);
+  return html`<div class="copy">
+    <div class="bar"><h3>${label}</h3><span class="muted" role="status">${done}</span>
+      <button type="button" onClick=${copy} aria-label=${`Copy ${label}`}>Copy</button></div>
+    <pre ref=${field} tabindex="0" aria-label=${label}>${text}</pre>
+  </div>`;
+}
+
+/** Fetched now and every `pace` seconds while the page is seen: value, or the error. */
+export function useFetched(load, dependencies, pace) {
+  const [found, setFound] = useState({ value: null, error: null });
+  useEffect(() => {
+    let over = false;
+    let timer = 0;
+    const abort = new AbortController();
+    const turn = async () => {
+      clearTimeout(timer);
+      try {
+        const value = await load(abort.signal);
+        if (!over) setFound({ value, error: null });
+      } catch (error) {
+        if (!over) setFound((before) => ({ value: before.value, error }));
+      }
+      if (!over && pace) timer = setTimeout(() => document.hidden || turn(), pace * 1000);
+    };
+    const seen = () => document.hidden || turn();
+    document.addEventListener("visibilitychange", seen);
+    void turn();
+    return () => {
+      over = true;
+      abort.abort();
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", seen);
+    };
+  }, dependencies);
+  return found;
+}
