@@ -15,6 +15,10 @@ def command(arguments: list[str], started: float) -> int:
 
         if (status := fast(rest)) is not None:
             return status
+    elif verb == "__models":
+        from wakeful.cli.models import main as names  # noqa: PLC0415
+
+        return names(rest)
     elif verb in ("-V", "--version"):
         from wakeful import __version__  # noqa: PLC0415
 

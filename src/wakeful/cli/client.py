@@ -4,14 +4,16 @@ Imports nothing heavy: `wakeful ps` should answer as fast as `ls`.
 """
 
 import os
-from argparse import Namespace
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wakeful.cli import wire
 from wakeful.cli.status import NO, NO_MODEL, NOT_ALLOWED, NOT_REACHABLE, UNAVAILABLE, WRONG_USE
 from wakeful.cli.wire import query, quoted
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from pathlib import Path
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 URL_VARIABLE, KEY_VARIABLE = "WAKEFUL_URL", "WAKEFUL_API_KEY"
@@ -33,6 +35,14 @@ class Failure(Exception):
     def __init__(self, code: str, message: str, status: int, hint: str | None = None) -> None:
         super().__init__(message)
         self.code, self.message, self.exit, self.hint = code, message, status, hint
+
+
+class Options(Protocol):
+    """What says which daemon is meant."""
+
+    url: str | None
+    key_file: "Path | None"
+    timeout: float
 
 
 class Client:
@@ -84,7 +94,7 @@ class Client:
         return Failure(str(value.get("code") or code), value["error"], leaves, hint)
 
 
-def client_of(arguments: Namespace) -> Client:
+def client_of(arguments: "Namespace | Options") -> Client:
     """By the options that all these verbs have, and the environment. Raises Failure for what is no address, or no key."""
     url = getattr(arguments, "url", None) or os.environ.get(URL_VARIABLE) or DEFAULT_URL
     try:
@@ -94,7 +104,7 @@ def client_of(arguments: Namespace) -> Client:
     return Client(address, _key(getattr(arguments, "key_file", None)), getattr(arguments, "timeout", None) or SECONDS)
 
 
-def _key(file: Path | None) -> str:
+def _key(file: "Path | None") -> str:
     """Of the file, else of the environment: an option would show it to everybody on this machine."""
     if file is None:
         text = os.environ.get(KEY_VARIABLE, "").strip()

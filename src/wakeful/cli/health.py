@@ -2,7 +2,6 @@
 
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,8 @@ from wakeful.cli.status import DONE, NO, WRONG_USE
 from wakeful.cli.wire import parse
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from wakeful.cli.output import Output
     from wakeful.cli.parser import Parser
 
@@ -24,7 +25,7 @@ def add_arguments(parser: "Parser") -> None:
     add_client_options(parser, seconds=SECONDS)
 
 
-def run(arguments: Namespace) -> int:
+def run(arguments: "Namespace") -> int:
     from wakeful.cli.output import answered  # noqa: PLC0415 - as above
 
     def work(client: Client, output: "Output") -> int:

@@ -11,7 +11,7 @@ UNICODE: Final = {
 }
 ASCII: Final = {
     "waiting": "~", "waking": "~", "ready": "*", "busy": "@", "draining": "v", "dead": "x", "asleep": "o", "failed": "x", "to": "->", "cut": "...",
-    "cursor": ">", "full": "#", "bars": "_.-=+*%#", "eighths": "        ", "arrows": "up/down",
+    "cursor": ">", "full": "#", "bars": "_.-=+*%#", "eighths": "        ", "arrows": "jk",
 }
 CODES: Final = {
     "ready": "32", "pinned": "32", "busy": "34", "waking": "33", "draining": "35", "failed": "31", "dead": "31", "error": "31", "warn": "33",

@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
     def parse(self, args: Sequence[str]) -> argparse.Namespace:
         """What was given; ends the program when that is wrong, and after it has helped."""
         self.add_argument_group("also").add_argument("-h", "--help", action="help", help="show this")
-        arguments, unknown = self.parse_known_args(args)
+        arguments, unknown = self.parse_known_intermixed_args(args)  # options may stand between names
         if unknown:
             name = unknown[0].partition("=")[0]
             near = difflib.get_close_matches(name, self._option_string_actions, n=1)
