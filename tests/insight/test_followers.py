@@ -60,11 +60,11 @@ class Stage:
         self.watch = Watch(self.engine, About(lambda: settings, 2, memory, None, dict, lambda _: "", monotonic()))
         self.stream = Stream(self.watch)
 
-    def tick(self) -> None:
+    async def tick(self) -> None:
         self.watch.second += 1
-        self.watch.tick()
+        await self.watch.tick()
         for tell in self.watch.on_tick:
-            tell()
+            await tell()
 
     def emit(self) -> int:
         self.engine.events.emit("config", "", "something has changed")
@@ -76,22 +76,22 @@ def test_who_is_behind_is_told_so_and_gets_a_whole_picture(tmp_path: Path) -> No
         stage, slow, fast = Stage(tmp_path), Line(), Line()
         for line in (slow, fast):
             stage.stream.follow(line)
-        stage.tick()
+        await stage.tick()
         assert slow.kinds() == fast.kinds() == ["snapshot", "tick"]
         slow.open = False
         first = stage.emit()
-        stage.tick()
+        await stage.tick()
         last = stage.emit()
-        stage.tick()
+        await stage.tick()
         assert fast.kinds() == ["event", "tick", "event", "tick"]
         assert slow.kinds() == []
         assert stage.watch.streams == (2, 4)
         slow.open = True
-        stage.tick()
+        await stage.tick()
         (kind, gap), (whole, _) = slow.frames()
         assert (kind, gap, whole) == ("gap", {"from": first - 1, "to": last}, "snapshot")
         assert fast.kinds() == ["tick"]
-        stage.tick()
+        await stage.tick()
         assert slow.kinds() == fast.kinds() == ["tick"]
 
     asyncio.run(run())
@@ -104,7 +104,7 @@ def test_of_many_events_in_a_second_the_rest_is_a_gap(tmp_path: Path) -> None:
         for _ in range(MOST_EVENTS + 5):
             last = stage.emit()
         assert line.kinds() == ["snapshot"] + ["event"] * MOST_EVENTS
-        stage.tick()
+        await stage.tick()
         (kind, gap), (whole, _) = line.frames()
         assert (kind, gap, whole) == ("gap", {"from": last - 5, "to": last}, "snapshot")
         stage.emit()
@@ -118,11 +118,11 @@ def test_who_may_not_follow_any_more_is_told_so(tmp_path: Path) -> None:
         stage, brief, long = Stage(tmp_path), Line(), Line()
         stage.stream.follow(brief, until=wall() - 1)
         stage.stream.follow(long, until=wall() + 3600)
-        stage.tick()
+        await stage.tick()
         assert brief.frames()[-1] == ("bye", {"reason": "expired"})
         assert brief.ended
         assert not long.ended
-        stage.tick()
+        await stage.tick()
         assert stage.watch.streams.open == 1
         stage.stream.close("keys")
         assert long.frames()[-1] == ("bye", {"reason": "keys"})

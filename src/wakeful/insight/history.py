@@ -137,9 +137,22 @@ class Ring:
 
     def window(self, second: int) -> Window:
         """Of a ring with a step of a second."""
-        rows, unknown = self._rows(second, WINDOW)
-        latencies = [] if self._latencies is None else self._latencies[rows].sum(axis=0).tolist()
-        return Window(WINDOW - unknown, self._values[rows, : len(COUNTERS)].sum(axis=0, dtype=np.float64).tolist(), latencies)
+        number = second // self.span.step
+        if number > self.last:
+            self._advance(number)
+        seconds = min(WINDOW, number - self.first + 1)
+        end = number % self.span.length + 1
+        begin = end - seconds
+        values, latencies = self._values, self._latencies
+        sums = values[max(begin, 0) : end, : len(COUNTERS)].sum(axis=0, dtype=np.float64)
+        if begin < 0:  # the rest is at the other end
+            sums += values[begin:, : len(COUNTERS)].sum(axis=0, dtype=np.float64)
+        if latencies is None:
+            return Window(seconds, sums.tolist(), [])
+        counts = latencies[max(begin, 0) : end].sum(axis=0)
+        if begin < 0:
+            counts += latencies[begin:].sum(axis=0)
+        return Window(seconds, sums.tolist(), counts.tolist())
 
 
 class History:

@@ -4,8 +4,9 @@ A frame is encoded once for all, and written to a reader only while little of wh
 is told so, and gets a whole picture when it reads again: memory does not grow, and nobody waits for anybody.
 """
 
+import asyncio
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import msgspec
@@ -15,7 +16,7 @@ from wakeful.errors import Unavailable
 from wakeful.insight import state, views
 from wakeful.insight.history import WINDOW
 from wakeful.insight.views import View
-from wakeful.insight.watch import Streams, Watch
+from wakeful.insight.watch import SLICE, Streams, Watch
 from wakeful.telemetry.events import Event
 
 MOST_FOLLOWERS = 32
@@ -76,6 +77,8 @@ class Stream:
         self._told = 0
         """Events of this second."""
         self._ticks = 0
+        self._everyone: list[str] = []
+        """Whose turn comes, in order."""
         watch.on_tick.append(self._tick)
         watch.on_event.append(self._event)
 
@@ -156,15 +159,17 @@ class Stream:
                 follower.behind = True
                 self._dropped += 1
 
-    def _tick(self) -> None:
+    async def _tick(self) -> None:
         self._told = 0
         self._forget_left()
         if not self._followers:
             self._views.clear()
             self._touched.clear()
+            self._everyone.clear()
             return
         self._ticks += 1
-        now, changed, seq = monotonic(), self._changes(), self._watch.engine.events.seq
+        changed = await self._changes()
+        now, seq = monotonic(), self._watch.engine.events.seq
         about = {"seq": seq, "t": wall(), "mem": state.memory(self._watch), "daemon": state.rates(self._watch)}
         shown = {key: None if view is None else views.relative(view, now) for key, view in changed.items()}
         frames: dict[str | None, bytes] = {}
@@ -182,28 +187,41 @@ class Stream:
                 self._push(follower, frames[follower.key], seq)
         self._note()
 
-    def _changes(self) -> dict[str, View | None]:
-        """Of each model the fields that are not as they were; None for one that is not there any more."""
+    async def _changes(self) -> dict[str, View | None]:
+        """Of each model the fields that are not as they were; None for one that is not there any more. A few models in a turn of the loop."""
         changes: dict[str, View | None] = {}
-        look = self._looked_at()
-        for view in self._watch.views(look):
-            before = self._views.get(view["key"])
-            if before is None:
-                changes[view["key"]] = view
-            elif different := {name: value for name, value in view.items() if value != before[name]}:
-                changes[view["key"]] = different
-            self._views[view["key"]] = view
-        there = self._watch.keys()
-        for gone in self._views.keys() - there:
+        watch = self._watch
+        wanted = self._wanted()
+        resident = watch.engine.supervisor.resident_by_model()
+        for number, key in enumerate(wanted):
+            if number % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+            if (model := watch.engine.registry.by_key(key)) is not None:
+                self._compare(watch.view(model, resident), changes)
+        for view in watch.pipeline_views():
+            self._compare(view, changes)
+        for gone in self._views.keys() - watch.keys():
             del self._views[gone]
             changes[gone] = None
-        self._touched.clear()
         return changes
 
-    def _looked_at(self) -> Callable[[str], bool]:
-        """Which models may have changed: those that are awake, were lately, or of which somebody has told; and of the others some in turn."""
-        watch, turn = self._watch, self._ticks % ROUND
-        awake = watch.engine.supervisor.holders() | self._touched
-        lately = {key for key, track in watch.tracks.items() if watch.second - track.moved <= WINDOW + 1}
-        known = self._views
-        return lambda key: key in awake or key in lately or key not in known or hash(key) % ROUND == turn
+    def _compare(self, view: View, changes: dict[str, View | None]) -> None:
+        key = view["key"]
+        before = self._views.get(key)
+        if before is None:
+            changes[key] = view
+        elif view != before:
+            changes[key] = {name: value for name, value in view.items() if value != before[name]}
+        self._views[key] = view
+
+    def _wanted(self) -> list[str]:
+        """Which models may have changed: those that are awake, were lately, are new, or of which somebody has told; and of the others some in
+        turn."""
+        watch = self._watch
+        touched, self._touched = self._touched, set()
+        lately = [key for key, track in watch.tracks.items() if watch.second - track.moved <= WINDOW + 1]
+        everyone = sorted(watch.keys()) if self._ticks % ROUND == 0 else self._everyone
+        self._everyone = everyone
+        share = len(everyone) // ROUND + 1
+        turn = everyone[share * (self._ticks % ROUND) :][:share]
+        return list({*watch.engine.supervisor.holders(), *touched, *lately, *turn, *(watch.keys() - self._views.keys())})

@@ -8,7 +8,6 @@ from typing import Any
 
 from wakeful.batching.settling import LEFT
 from wakeful.config.kinds import KINDS
-from wakeful.engine import Engine
 from wakeful.insight import wording
 from wakeful.insight.counters import answered
 from wakeful.insight.history import Window, percentile
@@ -19,7 +18,7 @@ from wakeful.models.portrait import Portrait
 from wakeful.replicas import idle
 from wakeful.replicas.replica import Replica, State
 from wakeful.runtime.messages import TensorSpec
-from wakeful.telemetry.metrics import SUCCESS, ModelStats
+from wakeful.telemetry.metrics import LATENCY_BOUNDS, SUCCESS, ModelStats
 
 View = dict[str, Any]
 
@@ -27,11 +26,15 @@ AHEAD = ("sleeps_in", "retry_in")
 """Moments that are shown as seconds until then."""
 AGO = ("last_used",)
 """Moments that are shown as seconds since then."""
+_MOMENTS = (*AHEAD, *AGO)
+_NONE = [0] * len(LATENCY_BOUNDS)
 _REPLICA_STATES = {State.WAITING: "waiting", State.STARTING: "waking", State.DRAINING: "draining", State.DEAD: "dead"}
 
 
 def relative(view: View, now: float) -> View:
     """The same, or a part of it, for whoever has another clock."""
+    if not view.get("replicas") and all(view.get(key) is None for key in _MOMENTS):
+        return view
     shown = view | {key: max(moment - now, 0.0) for key in AHEAD if (moment := view.get(key)) is not None}
     shown |= {key: max(now - moment, 0.0) for key in AGO if (moment := view.get(key)) is not None}
     if replicas := view.get("replicas"):
@@ -50,32 +53,31 @@ def state_of(model: Model) -> str:
     return "waking" if group.starting else "draining"
 
 
-def view_of(model: Model, track: Track | None, window: Window | None, engine: Engine) -> View:
-    """All that is shown of a model in every list. `window`: None where nothing has happened in the last minute."""
+def view_of(model: Model, track: Track | None, window: Window | None, resident: int) -> View:
+    """All that is shown of a model in every list. `window`: None where nothing has happened in the last minute. `resident`: bytes that it holds."""
     settings, interface = model.settings, model.interface
-    replicas, limits = settings.replicas, settings.life
+    replicas, alive = settings.replicas, model.group.replicas
     failure = model.backoff.error
     error = None if failure is None else failure.message
-    state, queue, running = state_of(model), model.waiting, model.batcher.active
+    state, queue = state_of(model), model.waiting
+    running = model.batcher.active if alive else 0
     gone = track.gone if track is not None else None
     situation = wording.Situation(
-        state, error, model.pinned, queue, running, all(one.state is State.WAITING for one in model.group.replicas), model.leaving,
+        state, error, model.pinned, queue, running, all(one.state is State.WAITING for one in alive), model.leaving,
         gone and gone.reason, gone and gone.wanted_by,
     )
-    private, shared = bytes_of(model)
+    private, shared = bytes_of(model) if alive else (0, 0)
     merging = f"not tested yet; {interface.verdict.reason}" if interface.undecided else interface.verdict.reason
     most = replicas.fixed or replicas.max_replicas or None
     return {
         "name": model.id, "version": settings.version, "key": model.key, "state": state, "reason": wording.why(situation),
         "pinned": model.pinned, "helps": KINDS[settings.backend].serves_models, "pipeline": False,
-        "replicas": [_replica(model, one) for one in model.group.replicas],
+        "replicas": [_replica(model, one) for one in alive],
         "max_replicas": most, "min_replicas": replicas.fixed or replicas.min_replicas,
         "queue": queue, "running": running, **_flow(window), **_totals(model.stats),
-        "private_bytes": private, "shared_bytes": shared, "resident_bytes": engine.supervisor.resident_of(model.key) if model.group.replicas else 0,
+        "private_bytes": private, "shared_bytes": shared, "resident_bytes": resident,
         "measured": is_measured(model),
-        "sleeps_in": idle.asleep_at(
-            model.group.idle_views(), limits.idle_timeout, replicas.min_replicas, model.pinned, together=replicas.fixed is not None,
-        ),
+        "sleeps_in": _asleep_at(model) if alive else None,
         "wakes_in": track.wake_seconds if track is not None else None,
         "retry_in": model.backoff.retry_at if error is not None else None,
         "last_used": model.last_used, "error": error,
@@ -94,6 +96,13 @@ def view_of_pipeline(pipeline: Pipeline, shown: Portrait, window: Window | None,
         "last_used": last_used, "error": None, "path": "", "backend": "pipeline",
         "description": shown.description, "merges": False, "batching": shown.batching,
     }
+
+
+def _asleep_at(model: Model) -> float | None:
+    life, replicas = model.settings.life, model.settings.replicas
+    return idle.asleep_at(
+        model.group.idle_views(), life.idle_timeout, replicas.min_replicas, model.pinned, together=replicas.fixed is not None,
+    )
 
 
 def _replica(model: Model, replica: Replica) -> View:
@@ -134,6 +143,8 @@ def flow_of_daemon(window: Window) -> View:
 
 def _totals(stats: ModelStats) -> View:
     """Since the daemon has started."""
+    if not stats.requests and not stats.batch_rows.sum:
+        return {"done": 0, "failed": 0, "rows": 0, "runs": 0, "lat": _NONE}
     done = failed = 0
     for (_, outcome), count in stats.requests.items():
         if outcome == SUCCESS:

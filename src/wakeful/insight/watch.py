@@ -6,7 +6,7 @@ A model that has never woken costs nothing: it is not looked at. Nothing here wa
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 TICK = 1.0
 """Seconds."""
+SLICE = 16
+"""Models that are looked at in one turn of the loop: a third of a millisecond. Requests go on in between."""
 REMEMBERED: frozenset[str] = frozenset({"evict", "scale", "unload", "load", "restart"})
 """Kinds of which the newest is shown beside the models."""
 
@@ -76,7 +78,7 @@ class Watch:
         """Replicas and nurseries that have died, all together."""
         self.pid = os.getpid()
         self.stopping = False
-        self.on_tick: list[Callable[[], None]] = []
+        self.on_tick: list[Callable[[], Awaitable[None]]] = []
         self.on_event: list[Callable[[Event], None]] = []
         self._unnamed = read(engine.metrics.unnamed)
         engine.events.watchers.append(self._heard)
@@ -90,16 +92,16 @@ class Watch:
             behind = int((monotonic() - due) / TICK)  # a daemon that stood still has one tick for all of it
             self.second += 1 + behind
             try:
-                self.tick()
+                await self.tick()
+                for tell in self.on_tick:
+                    await tell()
             except Exception:
                 log.exception("a look at the models has failed")
-            for tell in self.on_tick:
-                tell()
 
     # ── every second ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def tick(self) -> None:
-        """Take note of what has happened since the last one."""
+    async def tick(self) -> None:
+        """Take note of what has happened since the last one, a few models in a turn of the loop."""
         unnamed = read(self.engine.metrics.unnamed)
         sums, latencies, levels = difference(unnamed.own, self._unnamed.own), [0] * BUCKETS, NOTHING
         self._unnamed = unnamed
@@ -109,7 +111,9 @@ class Watch:
             if pipeline.stats.requests and pipeline.id not in self.tracks:
                 self.tracks[pipeline.id] = Track(pipeline.stats, self.second, whole=True)
         now = self.ticked = wall()
-        for key, track in self.tracks.items():
+        for number, (key, track) in enumerate(list(self.tracks.items())):
+            if number % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
             model = self.engine.registry.by_key(key)
             mine = NOTHING if model is None else _levels(model)
             if model is not None and (model.group.replicas or mine != NOTHING):
@@ -180,20 +184,22 @@ class Watch:
         """Of everything that can be asked."""
         return {*(model.key for model in self.engine.registry), *(pipeline.id for pipeline in self.engine.pipelines)}
 
-    def views(self, of: Callable[[str], bool] = lambda _: True) -> Iterator[View]:
-        """Of every model whose key `of` wants, and of every pipeline."""
+    def views(self) -> Iterator[View]:
+        """Of every model and every pipeline."""
+        resident = self.engine.supervisor.resident_by_model()
         for model in self.engine.registry:
-            if of(model.key):
-                yield self.view(model)
+            yield self.view(model, resident)
         yield from self.pipeline_views()
 
     def pipeline_views(self) -> Iterator[View]:
         for pipeline in self.engine.pipelines:
             yield views.view_of_pipeline(pipeline, pipeline.portrait(), self.window(pipeline.id), pipeline.last_used)
 
-    def view(self, model: Model) -> View:
+    def view(self, model: Model, resident: Mapping[str, int] | None = None) -> View:
+        """`resident`: what each model holds, where it is known already."""
         track = self.tracks.get(model.key)
-        return views.view_of(model, track, None if track is None else track.window(self.second), self.engine)
+        held = self.engine.supervisor.resident_of(model.key) if resident is None else resident.get(model.key, 0)
+        return views.view_of(model, track, None if track is None else track.window(self.second), held)
 
 
 _CHANGING: frozenset[str] = frozenset({"load", "unload", "restart", "evict", "refuse"})
