@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import select
 import signal
 import socket
@@ -17,6 +18,7 @@ import pytest
 
 from tests import onnx_models
 from tests.daemon import Daemon, running
+from wakeful import __version__
 from wakeful.cli import opening
 from wakeful.cli.daemon import holder_of
 from wakeful.config.settings import MemorySettings
@@ -63,6 +65,8 @@ def test_a_terminal_shows_a_page_whose_command_answers(tmp_path: Path) -> None:
         assert text.startswith("Wakeful ")
         assert "machine" in text
         assert "memory budget" in text
+        assert re.search(r"^  listen   http://127.0.0.1:\d+ \(page http://127.0.0.1:\d+/ui/, /metrics\)$", text, re.MULTILINE)
+        assert "  models   2 asleep (demo-model, digits)\n" in text
         answer = paste(curl_of(text))
         assert isinstance(answer, dict)
         assert answer["outputs"][0]["shape"] == [1, 3]
@@ -130,6 +134,22 @@ def test_a_busy_address_names_its_holder(tmp_path: Path, option: str) -> None:
     assert f"held by: pid {os.getpid()}" in done.stderr
     assert f"serve {option} 0" in done.stderr
     assert ("--no-grpc" in done.stderr) == (option == "--grpc-port")
+
+
+def test_a_busy_address_of_another_wakeful(tmp_path: Path) -> None:
+    with running(tmp_path, "--demo", "--no-grpc") as daemon:
+        command = [sys.executable, "-m", "wakeful", "serve", "--port", str(daemon.port), "--cache-dir", str(tmp_path / "other")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert done.returncode == 2
+    error, held, hint = done.stderr.splitlines()
+    assert error == f"error: 127.0.0.1:{daemon.port} is already in use"
+    assert re.fullmatch(rf"  held by: wakeful {__version__}, pid {daemon.process.pid}, up .*, 2 models", held)
+    assert hint == f"  hint: `wakeful ps --url {daemon.url}` talks to that one; for another: wakeful serve --port 0"
+
+
+def test_a_checked_start(tmp_path: Path) -> None:
+    with running(tmp_path, "--demo", "--check") as daemon:
+        assert daemon.log.startswith("2 models, no error: ")
 
 
 def test_an_address_that_is_not_ours() -> None:

@@ -1,21 +1,29 @@
 """`wakeful check`: all that `serve` would say of a configuration before it listens."""
 
+import json
 import sys
 from argparse import Namespace
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from wakeful.cli.options import add_options, options_of
 from wakeful.cli.parser import DONE, NO, Parser
 from wakeful.config.effective import effective
 from wakeful.config.kinds import KINDS
 from wakeful.config.load import load
-from wakeful.config.problems import ConfigError, render
+from wakeful.config.problems import ConfigError, Problem, render
+from wakeful.config.settings import Settings
+
+FORMATS = ("text", "json", "github")
 
 
 def add_arguments(parser: Parser) -> None:
     parser.usage = "wakeful check [FILE] [option ...]"
     parser.add_argument("config", nargs="?", type=Path, metavar="FILE", help="models.toml or models.json")
     parser.add_argument("--show", action="store_true", help="write out all settings that count, as a file would have them; no keys, no secrets")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="text (default), json, or github for annotations of a pull request")
+    parser.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     add_options(parser, config=False)
 
 
@@ -24,24 +32,73 @@ def run(arguments: Namespace) -> int:
     try:
         settings = load(options_of(arguments))
     except ConfigError as error:
-        print(error)
+        _tell(arguments.format, error.problems, None)
         return NO
     if arguments.show:
         if settings.warnings:
             print(render(settings.warnings), file=sys.stderr)
         print(effective(settings), end="")
         return DONE
-    if settings.warnings:
-        print(render(settings.warnings))
+    _tell(arguments.format, settings.warnings, settings)
+    return DONE
+
+
+def _tell(form: str, problems: Iterable[Problem], settings: Settings | None) -> None:
+    problems = list(problems)
+    if form == "json":
+        print(json.dumps({"wakeful": 1, "kind": "check", "data": data(problems, settings)}, ensure_ascii=False))
+    elif form == "github":
+        print(*map(annotation, problems), sep="\n", end="\n" if problems else "")
+    else:
+        if problems:
+            print(render(problems))
+        if settings is not None:
+            print(*summary(settings), sep="\n")
+
+
+def summary(settings: Settings) -> Iterator[str]:
+    """Of a configuration that is right: what foreign files say, and how many models there are."""
     for model in {model.id: model for model in settings.models}.values():
         if model.foreign is not None:
-            print(f"{model.id}, by {model.foreign.file}:")
-            print(*(f"  {what} {field}" for what, fields in model.foreign.parts for field in fields), sep="\n")
-    models = [model.key for model in settings.models if not KINDS[model.backend].serves_models]
+            yield f"{model.id}, by {model.foreign.file}:"
+            yield from (f"  {what} {field}" for what, fields in model.foreign.parts for field in fields)
+    models = _names(settings)
     names = [*models, *(pipeline.id for pipeline in settings.pipelines)]
     counts = [_counted(len(models), "model"), *([_counted(len(settings.pipelines), "pipeline")] if settings.pipelines else [])]
-    print(f"{' and '.join(counts)}, no error: {', '.join(names) or 'nothing to serve yet'}")
-    return DONE
+    yield f"{' and '.join(counts)}, no error: {', '.join(names) or 'nothing to serve yet'}"
+
+
+def data(problems: list[Problem], settings: Settings | None) -> dict[str, Any]:
+    errors = sum(problem.severity == "error" for problem in problems)
+    return {
+        "errors": errors, "warnings": len(problems) - errors, "problems": [
+            {
+                "severity": problem.severity, "code": problem.code, "message": problem.message, "file": problem.file, "line": problem.line,
+                "column": problem.column, "key": problem.key, "hint": problem.hint,
+            }
+            for problem in problems
+        ],
+        "models": None if settings is None else _names(settings),
+        "pipelines": None if settings is None else [pipeline.id for pipeline in settings.pipelines],
+    }
+
+
+def annotation(problem: Problem) -> str:
+    """A workflow command of GitHub's: it puts the message beside the line."""
+    where = {"title": problem.code} if problem.line is None else {
+        "file": problem.file, "line": problem.line, "col": problem.column, "title": problem.code,
+    }
+    place = ",".join(f"{name}={_escaped(str(value)).replace(':', '%3A').replace(',', '%2C')}" for name, value in where.items())
+    hint = f" (hint: {problem.hint})" if problem.hint else ""
+    return f"::{problem.severity} {place}::{_escaped(problem.message + hint)}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _names(settings: Settings) -> list[str]:
+    return [model.key for model in settings.models if not KINDS[model.backend].serves_models]
 
 
 def _counted(count: int, what: str) -> str:

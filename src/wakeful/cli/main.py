@@ -19,6 +19,7 @@ VERBS = {
     "infer": Entry("wakeful.cli.infer", "call a model once, with values of a file or made-up ones"),
     "health": Entry("wakeful.cli.health", "say whether the daemon takes requests"),
     "check": Entry("wakeful.cli.check", "say what is wrong with a configuration, without starting"),
+    "config": Entry("wakeful.cli.config", "list the settings that count, or print their schema", group=True),
     "doctor": Entry("wakeful.cli.doctor", "say whether this machine can do it, and what to change"),
     "init": Entry("wakeful.cli.init", "write a commented models.toml for the models in a directory"),
     "convert": Entry("wakeful.cli.convert", "make ONNX of a file of scikit-learn, XGBoost or LightGBM"),

@@ -6,7 +6,7 @@ import socket
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +25,7 @@ WIDTH = 80
 LABEL = 11
 TRY_BODY = '{"inputs":[{"name":"input","shape":[1,4],"datatype":"FP32","data":[1,2,3,4]}]}'
 DEMO = "demo-model"
+MOST_NAMES = 6
 
 
 class Row(NamedTuple):
@@ -34,13 +35,15 @@ class Row(NamedTuple):
     """False: a command, which must stay on one line to be pasted."""
 
 
-def tell(app: App, sock: socket.socket) -> None:
-    """Say what starts here and with what: on stderr if that is a terminal, else in the log."""
-    settings = app.settings
+def tell(app: App, sockets: Sequence[socket.socket]) -> None:
+    """Say what starts here and with what: on stderr if that is a terminal, else in the log. `sockets`: of HTTP, and of gRPC if there is one."""
+    settings, sock = app.settings, sockets[0]
     rows = [
         Row("config", config_text(settings)),
         Row("machine", f"{cores_text(app.cores)}, {budget_text(settings.memory, app.supervisor.budget, read_memory())}"),
+        Row("listen", listen_text(sockets, settings)),
         *exposure(sock, settings),
+        *models_rows(settings),
         *first_steps(settings, url_of(sock, secure=settings.server.tls is not None)),
     ]
     title = f"Wakeful {__version__}   Python {platform.python_version()}   {library_of(settings.defaults.backend)}   pid {os.getpid()}"
@@ -100,6 +103,29 @@ def budget_text(settings: MemorySettings, budget: int, machine: Memory) -> str:
     return f"memory budget {show_bytes(budget)}, {share:.0%} of {whole}{'' if settings.limit is None else ', by memory_limit'}"
 
 
+def listen_text(sockets: Sequence[socket.socket], settings: Settings) -> str:
+    url = url_of(sockets[0], secure=settings.server.tls is not None)
+    text = f"{url} (page {url}/ui/, /metrics)"
+    if len(sockets) == 1:
+        return text
+    return f"{text}, gRPC {url_of(sockets[1]).removeprefix('http://')}"
+
+
+def models_rows(settings: Settings) -> list[Row]:
+    """Which models begin how. What is wrong with one of them shows when it is looked at."""
+    models = {model.key: model for model in settings.models if not KINDS[model.backend].serves_models}
+    pinned = [key for key, model in models.items() if model.life.pinned]
+    asleep = [key for key in models if key not in pinned]
+    words = [f"{len(asleep)} asleep ({_few(asleep)})"] if asleep else []
+    words += [f"{len(pinned)} pinned, waking ({_few(pinned)})"] if pinned else []
+    return [Row("models", ", ".join(words))] if words else []
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f", {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
 def exposure(sock: socket.socket, settings: Settings) -> list[Row]:
     """Who can reach it, where that is more than this machine, and who may use it."""
     rows = []
@@ -108,7 +134,7 @@ def exposure(sock: socket.socket, settings: Settings) -> list[Row]:
         where = "every address of this machine" if host.is_unspecified else str(host)
         what = "" if settings.auth.enabled else ": whoever reaches it may use these models (--insecure)"
         plain = "" if settings.server.tls else "; what is sent can be read on the way, without tls_cert"
-        rows.append(Row("listen", f"{where}{what}{plain}"))
+        rows.append(Row("reach", f"{where}{what}{plain}"))
     if settings.auth.enabled:
         count, roles = len(settings.auth.keys), ", ".join(role.name.lower() for role in sorted({key.role for key in settings.auth.keys}))
         ways = [f"a key ({roles})" if count == 1 else f"one of {count} keys ({roles})"] if count else []
