@@ -1,4 +1,4 @@
-"""Puts a report where the documents show it: `python -m bench.publish [DIR]` copies it to docs/performance and renews the tables of its headlines.
+"""Puts a report where the documents show it: `python -m bench.publish [DIR]` copies it to docs/performance and renews the table of its headlines.
 
 A test holds the tables and the report together (tests/docs/test_performance.py).
 """
@@ -12,7 +12,7 @@ from bench.report import earlier, headline
 
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / "docs" / "performance"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+PAGES = (ROOT / "docs" / "performance.md",)
 TABLE = re.compile(r"^\|  \| measured as \|.*?(?=^\s*$)", re.MULTILINE | re.DOTALL)
 """From its first line to the empty one behind it."""
 KINDS = (".md", ".json", ".svg")

@@ -1,6 +1,7 @@
 """The README's blocks do what it says, and so does what the page of clients begins with: they are run as they stand, but for the port and the
 waiting."""
 
+import os
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 import yaml
 from onnx import numpy_helper, parser
 
-from tests.daemon import Daemon, running, wait_until
+from tests.daemon import Daemon, running
 from wakeful.cli.main import main
 from wakeful.cluster.dialects import wakeful
 from wakeful.config.kinds import KINDS
@@ -21,7 +22,9 @@ from wakeful.config.kinds import KINDS
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BLOCKS = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))
-CURL = BLOCK.findall((ROOT / "docs" / "clients.md").read_text("utf-8").partition("## curl\n")[2].partition("\n## ")[0])
+CLIENTS = (ROOT / "docs" / "clients.md").read_text("utf-8")
+CURL = BLOCK.findall(CLIENTS.partition("## curl\n")[2].partition("\n## ")[0])
+PYTHON = BLOCK.findall(CLIENTS.partition("## tritonclient over HTTP\n")[2].partition("\n## ")[0])
 ADDRESS = "127.0.0.1:8080"
 FRAUD = """<ir_version: 9, opset_import: ["": 17]>
 fraud (float[N,4] features) => (float[N,1] score) { sum = MatMul(features, weights)  score = Sigmoid(sum) }"""
@@ -35,9 +38,15 @@ def commands(program: str) -> list[str]:
     return [line for text in blocks("sh") for line in text.splitlines() if line.split()[0] == program]
 
 
+def command(verb: str) -> list[str]:
+    """Of `wakeful`, the only one with this verb: its arguments."""
+    (found,) = (line.split()[2:] for line in commands("wakeful") if line.split()[1] == verb)
+    return found
+
+
 def masked(line: str) -> str:
-    """A log line without its time and figures."""
-    return re.sub(r"[\d.]+ (?:us|ms|s|B|[KM]iB)\b", "#", re.sub(r"^\S+ ", "", line))
+    """A line of events without its time, number and figures."""
+    return re.sub(r"[\d.]+ (?:us|ms|s|B|[KM]iB)\b", "#", re.sub(r"^\S+ +\d+ ", "", line))
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +64,14 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def daemon(models: Path) -> Iterator[Daemon]:
-    _, serve, _ = commands("wakeful")
-    assert serve.split() == ["wakeful", "serve", "--models-dir", models.name]
+    assert command("serve") == ["--models-dir", models.name]
     with running(models.parent, "--models-dir", str(models), "--demo") as daemon:
         yield daemon
 
 
 def test_versions_are_those_that_the_tests_run_with() -> None:
-    rows = re.findall(r"^\|.*\| `([\w-]+)` \| ([\d.]+) \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    pages = CLIENTS + (ROOT / "docs" / "models.md").read_text("utf-8")
+    rows = re.findall(r"^\|.*\| `([\w-]+)` \| ([\d.]+) \|", pages, re.MULTILINE)
     assert len(rows) >= 13
     pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if "==" in line)
     for package, version in rows:
@@ -76,8 +85,7 @@ def test_the_two_commands_exist() -> None:
 
 
 def test_the_settings_are_right(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    check, _, _ = commands("wakeful")
-    assert check.split() == ["wakeful", "check", "--models-dir", models.name]
+    assert command("check") == ["--models-dir", models.name]
     assert main(["check", "--models-dir", str(models)], 0.0) == 0
     assert "1 model, no error: fraud" in capsys.readouterr().out
 
@@ -92,22 +100,30 @@ def test_curl_lines_answer(daemon: Daemon, command: str) -> None:
 
 
 def test_the_load_gets_its_answers(daemon: Daemon) -> None:
-    _, _, bench = commands("wakeful")
-    assert bench.startswith(f"wakeful bench http://{ADDRESS} demo-model ")
-    _, *arguments = bench.replace(ADDRESS, f"{daemon.host}:{daemon.port}").replace("--duration 10", "--duration 1").split()
+    url, model, *options = command("bench")
+    assert (url, model, options[-2:]) == (f"http://{ADDRESS}", "demo-model", ["--duration", "10"])
+    arguments = ["bench", daemon.url, model, *options[:-1], "1"]
     done = subprocess.run([sys.executable, "-m", "wakeful", *arguments], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_python_block_prints_an_answer(daemon: Daemon) -> None:
-    (code,) = blocks("python")
+    ((_, code),) = PYTHON
     assert ADDRESS in code
     code = code.replace(ADDRESS, f"{daemon.host}:{daemon.port}")
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert re.fullmatch(r"\[\[0\.\d+ *\]\n \[0\.\d+ *\]\]\n", done.stdout), done.stdout
 
 
-def test_the_log_looks_as_shown(models: Path, tmp_path: Path) -> None:
+def told(daemon: Daemon, verb: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "wakeful", verb, *arguments], env=os.environ | {"WAKEFUL_URL": daemon.url}, capture_output=True, text=True, check=True,
+        timeout=60,
+    )
+    return done.stdout
+
+
+def test_the_events_are_as_shown(models: Path, tmp_path: Path) -> None:
     """With half a second instead of five minutes."""
     (shown,) = blocks("text")
     expected = [masked(line) for line in shown.splitlines()]
@@ -120,15 +136,11 @@ def test_the_log_looks_as_shown(models: Path, tmp_path: Path) -> None:
     with running(tmp_path, "--models-dir", str(tmp_path / "models"), "--no-grpc") as daemon:
         assert daemon.infer("fraud", "features", [1, 2, 3, 4], [1, 4])[0] == 200
         daemon.wait_event("probe", "fraud")
-        asleep = daemon.wait_event("unload", "fraud")
-        assert daemon.infer("fraud", "features", [1, 2, 3, 4], [1, 4])[0] == 200
-        daemon.wait_event("load", "fraud", since=asleep["seq"])
-
-        def seen() -> list[str]:
-            return [masked(line) for line in daemon.log.splitlines() if " fraud " in line][: len(expected)]
-
-        wait_until(lambda: len(seen()) == len(expected), "the log has caught up with the events")
-        assert seen() == expected
+        daemon.wait_event("unload", "fraud")
+        printed = told(daemon, "events", *command("events"))
+        assert [masked(line) for line in printed.splitlines() if " prepare " not in line][: len(expected)] == expected
+        assert told(daemon, "explain", *command("explain")).startswith("fraud is asleep since ")
+        assert "fraud  asleep" in told(daemon, "ps", *command("ps"))
 
 
 def test_the_manifest_is_right() -> None:
