@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import ssl
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -17,9 +18,12 @@ class Frame(NamedTuple):
 class Following:
     """One open stream. Reading ends with a failed test after 30 s without a byte."""
 
-    def __init__(self, daemon: Daemon, query: str = "", **headers: str) -> None:
-        self._connection = http.client.HTTPConnection(daemon.host, daemon.port, timeout=30)
-        self._connection.request("GET", f"/wakeful/v1/stream{query}", headers=headers)
+    def __init__(self, daemon: Daemon, query: str = "", context: ssl.SSLContext | None = None, headers: dict[str, str] | None = None) -> None:
+        self._connection = (
+            http.client.HTTPConnection(daemon.host, daemon.port, timeout=30) if context is None
+            else http.client.HTTPSConnection(daemon.host, daemon.port, timeout=30, context=context)
+        )
+        self._connection.request("GET", f"/wakeful/v1/stream{query}", headers=headers or {})
         self.answer = self._connection.getresponse()
         self.comments = 0
 

@@ -1,12 +1,13 @@
 """Those who follow a real daemon."""
 
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import onnx_models
+from tests import certificates, onnx_models
 from tests.daemon import Daemon, running, wait_until
 from tests.insight.following import Following, Frame
 from wakeful.insight.stream import MOST_FOLLOWERS
@@ -90,7 +91,7 @@ def test_decisions_come_as_they_fall(daemon: Daemon) -> None:
     assert told[-1]["reason"] == "manual"
     assert told == [event for event in ask(daemon, f"events?after={told[0]['seq'] - 1}")["events"] if event["seq"] <= told[-1]["seq"]]
     following.close()
-    again = Following(daemon, **{"Last-Event-ID": str(told[0]["seq"] - 1)})
+    again = Following(daemon, headers={"Last-Event-ID": str(told[0]["seq"] - 1)})
     missed = again.until(lambda frame: frame.kind == "event" and frame.data["kind"] == "unload")
     assert [frame.data for frame in missed if frame.kind == "event"] == told
     again.close()
@@ -157,6 +158,18 @@ def test_the_past_of_the_daemon(daemon: Daemon) -> None:
     status, answer = daemon.call("GET", "/wakeful/v1/history?span=2h")
     assert (status, answer["code"]) == (400, "invalid_input")
     assert daemon.call("GET", "/wakeful/v1/models/none/history")[0] == 404
+
+
+def test_over_tls(tmp_path: Path) -> None:
+    certificates.issue(tmp_path)
+    context = ssl.create_default_context()
+    certificates.AUTHORITY.configure_trust(context)
+    with running(tmp_path, "--demo", "--no-grpc", "--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem")) as daemon:
+        reads = Following(daemon, context=context)
+        assert reads.until(lambda frame: frame.kind == "tick")[0].kind == "snapshot"
+        assert daemon.stop() == 0
+        assert reads.until(lambda frame: frame.kind == "bye")[-1].data == {"reason": "stopping"}
+        reads.close()
 
 
 def test_the_end_is_told_and_waits_for_nobody(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ An error is answered with `{"error": "one or two sentences"}`: what was expected
 refused because it ends processes, does not have it. The code is the label `outcome` of `wakeful_requests_total`. Routes of OpenAI's have the statuses
 of `/v2`, and its body:
 `{"error": {"message": ..., "type": ..., "param": the field, "code": ...}}`.
+Those below `/wakeful` have the same statuses, and `{"error": ..., "code": ...}`.
 
 | code | `/v2` | `/v1` | when |
 |---|---|---|---|
