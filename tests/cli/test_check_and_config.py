@@ -39,7 +39,7 @@ def test_json(wrong: str, options: list[str]) -> None:
     data = json.loads(done.stdout)["data"]
     assert (data["errors"], data["models"]) == (len(data["problems"]), None)
     first = data["problems"][0]
-    assert (first["code"], first["line"], first["column"], first["key"]) == ("unknown-key", 2, 1, "defaults.max_batchsize")
+    assert (first["code"], first["line"], first["column"], first["width"], first["key"]) == ("unknown-key", 2, 1, 13, "defaults.max_batchsize")
     right = json.loads(wakeful("check", "--demo", *options).stdout)["data"]
     assert (right["errors"], right["models"], right["pipelines"]) == (0, ["demo-model", "digits"], [])
 
@@ -52,7 +52,7 @@ def test_annotations(wrong: str) -> None:
     assert wakeful("check", "--demo", "--format", "github").stdout == ""
     odd = Problem("odd", "50%\nof it", Place("a,b:c", 1, 2), severity="warning")
     assert annotation(odd) == "::warning file=a%2Cb%3Ac,line=1,col=2,title=odd::50%25%0Aof it"
-    assert annotation(Problem("odd", "x", Place("option --port"))) == "::error title=odd::x"
+    assert annotation(Problem("odd", "x", Place("option --port"))) == "::error title=odd::option --port: x"
 
 
 def test_settings_and_where_they_come_from(tmp_path: Path) -> None:
@@ -69,9 +69,21 @@ def test_settings_and_where_they_come_from(tmp_path: Path) -> None:
     assert rows["server.host"] == ['"127.0.0.1"', "default"]
     one = wakeful("config", "show", "server.port", "--config", str(file), "--json")
     assert json.loads(one.stdout)["data"]["settings"] == [{"key": "server.port", "value": 1234, "source": f"{file}:2"}]
+    assert wakeful("config", "--config", str(file), "--grpc-port", "0", WAKEFUL_MAX_BODY="1MiB").stdout == done.stdout
     assert wakeful("config", "show", "defaults", "--changed").stdout == "KEY  VALUE  SOURCE\n"
     unknown = wakeful("config", "show", "server.prot")
     assert (unknown.returncode, unknown.stderr) == (2, "error: there is no setting server.prot\n  hint: did you mean server.port?\n")
+
+
+def test_all_settings_of_a_model() -> None:
+    """A list of everything has of a model what is its own; asked for the model, it has all."""
+    few = wakeful("config", "show", "--demo").stdout
+    assert "models.digits.path " in few
+    assert "models.digits.queue_limit" not in few
+    done = wakeful("config", "show", "models.digits", "--demo", "--json")
+    settings = {one["key"]: one["source"] for one in json.loads(done.stdout)["data"]["settings"]}
+    assert settings["models.digits.queue_limit"] == "default"
+    assert settings["models.digits.path"] == "the model's file"
 
 
 def test_the_schema_takes_what_the_daemon_takes() -> None:
@@ -89,6 +101,7 @@ def test_the_schema_takes_what_the_daemon_takes() -> None:
         assert list(validator.iter_errors(document)) == []
     wrong: list[dict[str, Any]] = [
         {"sever": {}}, {"defaults": {"max_batchsize": 8}}, {"defaults": {"max_batch_size": "8"}}, {"server": {"port": 70000}},
+        {"server": {"max_body": "80%"}}, {"defaults": {"memory_limit": "plenty"}}, {"models": [{"id": "a", "path": "a.onnx", "versions": "some"}]},
         {"models": [{"id": "a"}]},
         {"auth": {"api_keys": [{"role": "boss"}]}},
     ]

@@ -74,7 +74,8 @@ def data(problems: list[Problem], settings: Settings | None) -> dict[str, Any]:
         "errors": errors, "warnings": len(problems) - errors, "problems": [
             {
                 "severity": problem.severity, "code": problem.code, "message": problem.message, "file": problem.file, "line": problem.line,
-                "column": problem.column, "key": problem.key, "hint": problem.hint,
+                "column": problem.column, "width": problem.place.width if problem.place and problem.line else None, "key": problem.key,
+                "hint": problem.hint,
             }
             for problem in problems
         ],
@@ -90,7 +91,8 @@ def annotation(problem: Problem) -> str:
     }
     place = ",".join(f"{name}={_escaped(str(value)).replace(':', '%3A').replace(',', '%2C')}" for name, value in where.items())
     hint = f" (hint: {problem.hint})" if problem.hint else ""
-    return f"::{problem.severity} {place}::{_escaped(problem.message + hint)}"
+    said = f"{problem.file}: {problem.message}" if problem.file and problem.line is None else problem.message  # an option, a variable, a whole file
+    return f"::{problem.severity} {place}::{_escaped(said + hint)}"
 
 
 def _escaped(text: str) -> str:

@@ -13,9 +13,11 @@ Settings. docs/configuration.md tells of every one of them; wakeful check says w
 
 {listed("wakeful config", VERBS)}
 
-  wakeful config VERB --help shows the options.
+  wakeful config by itself is wakeful config show; wakeful config VERB --help shows the options.
 """
 
 
 def main(arguments: Sequence[str], started: float) -> int:
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
+        arguments = ["show", *arguments]
     return dispatch("wakeful config", VERBS, HELP, arguments, started)

@@ -1,10 +1,10 @@
 """`wakeful config schema`."""
 
-import json
+import sys
 from argparse import Namespace
 
 from wakeful.cli.parser import DONE, Parser
-from wakeful.config.json_schema import json_schema
+from wakeful.config.json_schema import page
 
 
 def add_arguments(parser: Parser) -> None:
@@ -12,5 +12,5 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(_: Namespace) -> int:
-    print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    sys.stdout.write(page())
     return DONE

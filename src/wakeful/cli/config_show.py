@@ -3,7 +3,7 @@
 import difflib
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from wakeful.cli.figures import GAP, columns
 from wakeful.cli.looks import printable
@@ -14,7 +14,7 @@ from wakeful.config.effective import written
 from wakeful.config.load import load
 from wakeful.config.problems import ConfigError
 from wakeful.config.settings import Settings
-from wakeful.config.sources import DEFAULT, Sourced, of_daemon, of_model
+from wakeful.config.sources import DEFAULT, Sourced, of_all, of_daemon, of_model
 
 
 def add_arguments(parser: Parser) -> None:
@@ -31,10 +31,9 @@ def run(arguments: Namespace) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return WRONG_USE
-    everything = list(of_all(settings))
-    wanted = [one for one in everything if _is_below(one.key, arguments.key)]
+    wanted = found(settings, arguments.key)
     if not wanted:
-        near = difflib.get_close_matches(arguments.key, [one.key for one in everything], n=1)
+        near = difflib.get_close_matches(arguments.key, [one.key for one in found(settings, None)], n=1)
         hint = f"did you mean {near[0]}?" if near else "wakeful config show lists all"
         complain(f"there is no setting {arguments.key}", ("hint", hint))
         return WRONG_USE
@@ -45,16 +44,17 @@ def run(arguments: Namespace) -> int:
     return DONE
 
 
-def of_all(settings: Settings) -> Iterator[Sourced]:
-    """Of the daemon, and of each model what is not as all models have it."""
-    yield from of_daemon(settings)
-    usual = {DEFAULT, *(source for key, source in settings.sources.items() if key.startswith("defaults."))}
-    for model in settings.models:
-        yield from (one._replace(key=f"models.{model.key}.{one.key}") for one in of_model(model, settings) if one.source not in usual)
+def found(settings: Settings, key: str | None) -> list[Sourced]:
+    """Without a key, of each model only what is not as all models have it."""
+    models = [(model.key, list(of_model(model, settings))) for model in settings.models]
+    if key is None:
+        return list(of_all(settings, models))
+    every = [*of_daemon(settings), *(one._replace(key=f"models.{name}.{one.key}") for name, own in models for one in own)]
+    return [one for one in every if _is_below(one.key, key)]
 
 
-def _is_below(key: str, wanted: str | None) -> bool:
-    return wanted is None or key == wanted or key.startswith(f"{wanted}.")
+def _is_below(key: str, wanted: str) -> bool:
+    return key == wanted or key.startswith(f"{wanted}.")
 
 
 def lines(settings: Sequence[Sourced]) -> list[str]:

@@ -1,5 +1,10 @@
-"""The schema of models.toml as JSON Schema, for editors that complete and check. `check` knows more: what does not go together."""
+"""The schema of models.toml as JSON Schema, for editors that complete and check. `check` knows more: what does not go together.
 
+`python -m wakeful.config.json_schema > docs/reference/models.schema.json`
+"""
+
+import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,14 +26,24 @@ from wakeful.config.settings import Role
 
 Schema = dict[str, Any]
 
+_SIZE = r"^\s*[0-9]{1,18}(\.[0-9]{1,9})?\s*([kKmMgGtT]?[bB]?|[kKmMgGtT][iI][bB]?)\s*$"
+_LIMIT = _SIZE.replace("[bB]?)", "[bB]?|%)", 1)
+_VERSION: Schema = {"type": "integer", "minimum": 1}
 _TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
 _WRITTEN: Mapping[str, Schema] = {
-    "role": {"enum": [role.name.lower() for role in Role]}, "threads": {"type": ["integer", "string"]}, "versions": {},
+    "role": {"enum": [role.name.lower() for role in Role]},
+    "threads": {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 1024}, {"const": "auto"}]},
+    "versions": {"anyOf": [{"enum": ["latest", "all"]}, _VERSION, {"type": "array", "items": _VERSION}]},
     "grpc_port": {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 65535}, {"const": False}]},
     "controllers": {"anyOf": [{"type": "string"}, _TEXTS]}, "capabilities": {"anyOf": [{"type": "string"}, _TEXTS]},
     "allowed_hosts": {"anyOf": [{"type": "string"}, _TEXTS]},
 }
 """Keys that people write in another kind than the daemon keeps them in; sizes besides, which their `form` tells."""
+
+
+def page() -> str:
+    """The schema as a file."""
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def json_schema() -> Schema:
@@ -68,7 +83,12 @@ def _property(key: str, schema: Schema) -> Schema:
     unit = f" [{schema['unit']}]" if schema.get("unit") else ""
     described = {"description": f"{schema['description']}{unit}"} if "description" in schema else {}
     if str(schema.get("form", "")).startswith("size"):
-        return described | {"type": ["integer", "string"]}
+        pattern = _LIMIT if "share" in schema["form"] else _SIZE
+        return described | {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": pattern}]}
     if key in _WRITTEN:
         return described | _WRITTEN[key]
     return kept | described
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

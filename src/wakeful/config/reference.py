@@ -71,6 +71,9 @@ then on. `[server]`, the cache and the bounds of the whole daemon take a restart
 
 Times end in `_secs` or `_ms` and may have fractions. Sizes are bytes, or text such as `"512MB"` (powers of 1000) and `"4GiB"` (powers
 of 1024).
+
+`wakeful config show` lists every setting that counts with where it comes from: a line, an option, a variable or the default. Editors complete and
+check the file by its [schema](reference/models.schema.json), which `wakeful config schema` prints: `#:schema models.schema.json` as the first line.
 """
 _WARMUP = """\
 Requests that are run, one table after the other, before a replica is ready. See [Warming up](models.md#warming-up).

@@ -1,6 +1,6 @@
 """Where each setting comes from: a line of the file, an option, a variable; the default where none of them says it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from wakeful.config.beside import settings_file
@@ -87,3 +87,11 @@ def of_daemon(settings: Settings) -> Iterator[Sourced]:
     for stream in settings.streams:
         yield from of(f"streams.{stream.name}", stream_keys(stream))
     yield from of("cluster", cluster_keys(settings.cluster))
+
+
+def of_all(settings: Settings, models: Iterable[tuple[str, Iterable[Sourced]]]) -> Iterator[Sourced]:
+    """Of the daemon; and of each model, given with all its settings, what is not as all models have it."""
+    yield from of_daemon(settings)
+    usual = {DEFAULT, *(source for key, source in settings.sources.items() if key.startswith("defaults."))}
+    for name, own in models:
+        yield from (one._replace(key=f"models.{name}.{one.key}") for one in own if one.source not in usual)

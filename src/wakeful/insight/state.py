@@ -141,11 +141,7 @@ def _keys(watch: Watch, one: Model) -> list[sources.Sourced]:
 def config(watch: Watch) -> View:
     """The settings that count, each with where it comes from; of models what is not as the defaults have it."""
     settings = watch.about.read_settings()
-    shown = list(sources.of_daemon(settings))
-    for one in watch.engine.registry:
-        usual = {sources.DEFAULT, *(source for key, source in settings.sources.items() if key.startswith("defaults."))}
-        own = [key for key in _keys(watch, one) if key.source not in usual]
-        shown += [key._replace(key=f"models.{one.key}.{key.key}") for key in own]
+    shown = sources.of_all(settings, ((one.key, _keys(watch, one)) for one in watch.engine.registry))
     return {**FORMAT, "files": [str(file) for file in settings.files], "settings": [key._asdict() for key in shown]}
 
 
