@@ -1,15 +1,16 @@
 """`wakeful bench`: load for a server of the Open Inference Protocol, and what came of it."""
 
 import json
+import math
 import sys
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from wakeful.cli.bench_options import Load, WrongUse, add_arguments, load_of
+from wakeful.cli.bench_options import Load, WrongUse, add_arguments, load_of, place_of
 from wakeful.cli.descriptors import allow_descriptors
 from wakeful.cli.parser import DONE, NO, WRONG_USE, complain
 from wakeful.errors import InvalidInput, Unavailable, WakefulError
@@ -50,6 +51,11 @@ class Mix(NamedTuple):
 
 def run(arguments: Namespace) -> int:
     try:
+        arguments.url, arguments.models = place_of(arguments)
+    except WrongUse as error:
+        complain(error.message, *error.notes)
+        return WRONG_USE
+    try:
         load = load_of(arguments)
         picture = _painter(arguments.plot)
         target = parse_url(arguments.url)
@@ -76,8 +82,10 @@ def _measure(target: Target, mix: Mix, load: Load, arguments: Namespace, picture
         except OSError as error:
             complain(f"{load.text}: {(error.strerror or str(error)).lower()}", (HINT, "fewer --connections, or a higher limit: ulimit -n"))
             return WRONG_USE
+    kept = [(bound, bound.value(results)) for bound in arguments.bounds]
     if arguments.json != "-":
         bench_page.show(results, mix.calls, title)
+        print(*(bound.told(value) for bound, value in kept), sep="\n", end="\n" if kept else "")
     try:
         _save(results, mix, arguments, title, target)
         if picture is not None:
@@ -85,7 +93,7 @@ def _measure(target: Target, mix: Mix, load: Load, arguments: Namespace, picture
     except OSError as error:
         complain(f"cannot write {error.filename}: {error.strerror}")
         return NO
-    return DONE if results.ok() else NO
+    return DONE if results.ok() and all(bound.holds(value) for bound, value in kept) else NO
 
 
 def _drive(target: Target, mix: Mix, load: Load, arguments: Namespace, progress: Progress | None) -> Results:
@@ -104,11 +112,18 @@ def _drive(target: Target, mix: Mix, load: Load, arguments: Namespace, progress:
 def _save(results: Results, mix: Mix, arguments: Namespace, title: str, target: Target) -> None:
     if arguments.json is None:
         return
-    text = json.dumps({"title": title, "url": target.url, "command": sys.argv[1:]} | as_dict(results, mix.calls), indent=2)
+    figures = as_dict(results, mix.calls) | _asserts(results, arguments)
+    text = json.dumps({"title": title, "url": target.url, "command": sys.argv[1:]} | figures, indent=2)
     if arguments.json == "-":
         print(text)
     else:
         Path(arguments.json).write_text(text + "\n", encoding="utf-8")
+
+
+def _asserts(results: Results, arguments: Namespace) -> dict[str, Any]:
+    kept = [(bound, bound.value(results)) for bound in arguments.bounds]
+    shown = [{"assert": bound.text, "value": None if math.isnan(value) else value, "holds": bound.holds(value)} for bound, value in kept]
+    return {"asserts": shown} if shown else {}
 
 
 # ── the calls ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,11 +1,15 @@
 """The options of `wakeful bench`, and the load that they ask for."""
 
 import math
+import os
+import re
 from argparse import ArgumentTypeError, Namespace
 from array import array
 from pathlib import Path
 from typing import NamedTuple
 
+from wakeful.cli.bench_asserts import bound
+from wakeful.cli.client import DEFAULT_URL, URL_VARIABLE
 from wakeful.cli.parser import Parser
 from wakeful.loadgen import arrivals
 
@@ -17,6 +21,7 @@ MOST_CONNECTIONS = 256
 """Of an open loop, which opens them as it needs them."""
 MOST_CALLS = 20_000_000
 """Of an open loop: each has its place in memory."""
+_ADDRESS = re.compile(r"(\[[^]]+\]|[^/=:]+):\d+(/.*)?")
 EPILOG = """\
 Without --rate, --bursts or --trace the loop is closed: each connection sends its next call when it has its answer. That shows what a server can
 do, and hides its stalls. The other three are open loops: calls are sent when they are due, and latency counts from then.
@@ -44,10 +49,10 @@ class Load(NamedTuple):
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.usage = "wakeful bench URL MODEL[=WEIGHT] ... [option ...]"
+    parser.usage = "wakeful bench [URL] MODEL[=WEIGHT] ... [option ...]"
     parser.epilog = EPILOG
-    parser.add_argument("url", metavar="URL", help="for example http://127.0.0.1:8080")
-    parser.add_argument("models", nargs="+", type=weighted, metavar="MODEL", help="name; with several, MODEL=3 is called three times as often")
+    what = f"a name; with several, MODEL=3 is called three times as often. Before them a server's URL, else {URL_VARIABLE}, else {DEFAULT_URL}"
+    parser.add_argument("models", nargs="+", metavar="MODEL", help=what)
     load = parser.add_argument_group("load")
     load.add_argument("--connections", type=_count, metavar="N", help=f"a closed loop of N callers (default {CALLERS}); open: most of them (256)")
     load.add_argument("--rate", type=_positive, metavar="R", help="an open loop of R calls a second, at random moments (Poisson)")
@@ -67,7 +72,26 @@ def add_arguments(parser: Parser) -> None:
     body.add_argument("--request", type=Path, metavar="FILE", help="this body, as it is")
     output = parser.add_argument_group("output")
     output.add_argument("--json", metavar="FILE", help="all figures; - for stdout")
+    output.add_argument(
+        "--assert", action="append", type=bound, default=[], dest="bounds", metavar="BOUND",
+        help="exit 1 unless p99<20ms, max<1s, done>900 (a second), failed<=0.1%%; repeatable",
+    )
     output.add_argument("--plot", type=Path, metavar="FILE", help="a picture, .png or .svg (needs matplotlib)")
+
+
+def place_of(arguments: Namespace) -> tuple[str, list[tuple[str, float]]]:
+    """The server's address, and the models with their weights. Raises WrongUse."""
+    first, *others = arguments.models
+    if not first or "://" in first or (others and _ADDRESS.fullmatch(first)):
+        url, names = first, others
+    else:
+        url, names = os.environ.get(URL_VARIABLE) or DEFAULT_URL, arguments.models
+    if not names:
+        raise WrongUse("which model?", ("hint", f"wakeful bench {first} MODEL"))
+    try:
+        return url, [weighted(name) for name in names]
+    except ArgumentTypeError as error:
+        raise WrongUse(f"argument MODEL: {error}") from None
 
 
 def load_of(arguments: Namespace) -> Load:

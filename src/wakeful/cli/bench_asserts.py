@@ -1,0 +1,60 @@
+"""`--assert 'p99<20ms'`: bounds that the figures of a run must keep, for machines that build and test."""
+
+import math
+import operator
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from wakeful.loadgen.results import Results
+from wakeful.telemetry.units import show_seconds
+
+_FORM = re.compile(r"\s*(p\d{1,2}(?:\.\d+)?|max|done|failed)\s*(<=|>=|<|>)\s*([0-9.]+)\s*(us|ms|s|%)?\s*")
+_SECONDS: Mapping[str, float] = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_ORDERS: Mapping[str, Callable[[float, float], bool]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+class Bound(NamedTuple):
+    """A figure and what it must be."""
+
+    text: str
+    figure: str
+    """p50, p99.9, max: seconds; done: answers a second; failed: a share where `share`, else how many."""
+    order: str
+    limit: float
+    share: bool = False
+
+    def value(self, results: Results) -> float:
+        """NaN where there were no answers to measure."""
+        if self.figure == "done":
+            return results.throughput()
+        if self.figure == "failed":
+            failed = len(results) - results.ok()
+            return failed / max(len(results), 1) if self.share else float(failed)
+        return results.percentile(100.0 if self.figure == "max" else float(self.figure[1:]))
+
+    def holds(self, value: float) -> bool:
+        return not math.isnan(value) and _ORDERS[self.order](value, self.limit)
+
+    def told(self, value: float) -> str:
+        if math.isnan(value):
+            shown = "nothing was answered"
+        elif self.figure in ("done", "failed"):
+            shown = f"{100 * value:.3g} %" if self.share else f"{value:.4g}"
+        else:
+            shown = show_seconds(value)
+        return f"assert {self.text}: {shown}{'' if self.holds(value) else ', which is not so'}"
+
+
+def bound(text: str) -> Bound:
+    """Type of an option: "p99<20ms", "done>900", "failed<=0.1%"."""
+    match = _FORM.fullmatch(text)
+    if match is None or match[3].count(".") > 1 or match[3] == ".":
+        raise ArgumentTypeError(f"{text!r}: expected such as p99<20ms, max<1s, done>900 (a second) or failed<=0.1%")
+    figure, order, number, unit = match.groups()
+    timed = figure not in ("done", "failed")
+    if timed != (unit in _SECONDS) or (unit == "%" and figure != "failed"):
+        raise ArgumentTypeError(f"{text!r}: {figure} takes {'us, ms or s' if timed else '% or no unit' if figure == 'failed' else 'no unit'}")
+    factor = _SECONDS.get(unit, 0.01 if unit == "%" else 1.0)
+    return Bound(re.sub(r"\s+", "", text), figure, order, float(number) * factor, share=unit == "%")
