@@ -19,7 +19,8 @@ COMMON = {"--url", "--key-file", "--color", "--quiet", "--verbose", "--json"}
 SETTINGS = "an option for each key of `[server]`, and of what `[defaults]` bounds, as `--port` for `port`: [configuration](configuration.md)."
 STATUSES = {
     status.DONE: "done",
-    status.NO: "the answer is no: `check`, `doctor` or `health` found something, a bound of `bench` does not hold, a load failed, a stop cut requests off",
+    status.NO: "the answer is no: `check`, `doctor` or `health` found something, a bound of `bench` does not hold, a load failed, "
+    "a stop cut requests off",
     status.WRONG_USE: "the command line or the configuration is wrong; nothing was done",
     status.NOT_REACHABLE: "there is no daemon, or it cannot be reached",
     status.NO_MODEL: "there is no such model",
@@ -65,7 +66,8 @@ def reference() -> str:
     add_client_options(parser)
     common = [action for action in parser._actions if COMMON.intersection(action.option_strings)]  # noqa: SLF001 - as below
     rows = [f"| {_names(action)} | {_help(action)} |\n" for action in common]
-    return INTRODUCTION.replace("COMMON\n", "".join([*rows, "\n"])) + "\n".join([*lines, *(line for name, entry in VERBS.items() for line in _verb("wakeful", name, entry)), ""])
+    verbs = [line for name, entry in VERBS.items() for line in _verb("wakeful", name, entry)]
+    return INTRODUCTION.replace("COMMON\n", "".join([*rows, "\n"])) + "\n".join([*lines, *verbs, ""])
 
 
 def _verb(program: str, name: str, entry: Entry) -> Iterator[str]:
