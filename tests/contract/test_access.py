@@ -68,7 +68,10 @@ def status(connection: http.client.HTTPConnection, method: str, path: str, key: 
     value = f"Bearer {key}" if field == "authorization" else key
     connection.request(method, path, "{}" if method == "POST" else None, {field: value.encode("latin-1")} if key else {})
     answer = connection.getresponse()
-    answer.read()
+    if answer.headers.get_content_type() == "text/event-stream":
+        connection.close()  # it has no end, and the next request opens another connection
+    else:
+        answer.read()
     return answer.status
 
 
