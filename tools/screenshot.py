@@ -51,8 +51,8 @@ def make(directory: Path) -> None:
 def call(address: str, name: str, until: float) -> None:
     wide, _, rate = MODELS[name]
     client, dice = http.InferenceServerClient(address), random.Random(name)
-    while time.monotonic() < until:
-        time.sleep(dice.expovariate(rate))
+    while (pause := dice.expovariate(rate)) < until - time.monotonic():
+        time.sleep(pause)
         given = http.InferInput("x", [1, wide], "FP32")
         given.set_data_from_numpy(np.ones((1, wide), np.float32))
         client.infer(name, [given])
@@ -80,6 +80,8 @@ def main() -> None:
                 time.sleep(8)
                 page.screenshot(path=OUT)
                 browser.close()
+            for caller in callers:
+                caller.join()
         finally:
             daemon.terminate()
             daemon.wait(30)
