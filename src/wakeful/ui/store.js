@@ -100,7 +100,7 @@ function spark(before, after) {
     const happened = old ? model.done + model.failed - old.done - old.failed : 0;
     let line = store.sparks.get(key);
     if (!line && !happened) continue;
-    line = [...(line ?? new Array(SPARK).fill(0)), ...new Array(length - 1).fill(0), Math.max(happened, 0)].slice(-SPARK);
+    line = [...(line ?? new Array(SPARK).fill(null)), ...new Array(length - 1).fill(0), Math.max(happened, 0)].slice(-SPARK);
     if (line.some(Boolean)) store.sparks.set(key, line);
     else store.sparks.delete(key);
   }
