@@ -168,7 +168,7 @@ def test_an_unknown_model(daemon: Daemon) -> None:
     (["--request", "x", "--rows", "2"], "--request is the whole body"),
     (["--request", "nowhere"], "cannot read nowhere: No such file or directory"),
     (["--trace", "nowhere"], "cannot read nowhere: No such file or directory"),
-    (["--plot", "x.jpeg"], "--plot x.jpeg: pictures are written as .png or .svg"),
+    (["--plot", "x.jpeg"], "--plot x.jpeg: pictures are written as .svg or .png"),
     (["--rate", "0.001", "--duration", "0.1"], "no call is due"),
     (["--rate", "1e9"], "more than 20,000,000 calls"),
     (["--rate", "fast"], "argument --rate: 'fast' is not a number of 0 or more"),
@@ -225,8 +225,8 @@ def test_an_error_cannot_command_the_terminal() -> None:
 
 def test_without_matplotlib(tmp_path: Path) -> None:
     (tmp_path / "matplotlib.py").write_text("raise ImportError", encoding="utf-8")
-    _, err = bench("127.0.0.1:1", "m", "--plot", "x.png", status=2, PYTHONPATH=str(tmp_path))
-    assert err == "error: --plot needs matplotlib, which is not installed\n  hint: pip install 'wakeful[bench]'\n"
+    _, err = bench("127.0.0.1:1", "m", "--plot", "x.png", status=2, PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    assert err == "error: --plot FILE.png needs matplotlib, which is not installed\n  hint: pip install 'wakeful[bench]', or --plot FILE.svg\n"
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

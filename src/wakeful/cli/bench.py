@@ -218,9 +218,14 @@ def _painter(path: Path | None) -> Painter | None:
     if path is None:
         return None
     if path.suffix not in (".png", ".svg"):
-        raise WrongUse(f"--plot {path}: pictures are written as .png or .svg", (HINT, f"--plot {path.with_suffix('.png')}"))
+        raise WrongUse(f"--plot {path}: pictures are written as .svg or .png", (HINT, f"--plot {path.with_suffix('.svg')}"))
+    if path.suffix == ".svg":
+        from wakeful.loadgen import svg  # noqa: PLC0415 - only for this
+
+        return svg.plot
     try:
         from wakeful.loadgen.plot import plot  # noqa: PLC0415 - an extra, and slow to import
     except ImportError:
-        raise WrongUse("--plot needs matplotlib, which is not installed", (HINT, "pip install 'wakeful[bench]'")) from None
+        hint = "pip install 'wakeful[bench]', or --plot FILE.svg"
+        raise WrongUse("--plot FILE.png needs matplotlib, which is not installed", (HINT, hint)) from None
     return plot

@@ -76,7 +76,7 @@ def add_arguments(parser: Parser) -> None:
         "--assert", action="append", type=bound, default=[], dest="bounds", metavar="BOUND",
         help="exit 1 unless p99<20ms, max<1s, done>900 (a second), failed<=0.1%%; repeatable",
     )
-    output.add_argument("--plot", type=Path, metavar="FILE", help="a picture, .png or .svg (needs matplotlib)")
+    output.add_argument("--plot", type=Path, metavar="FILE", help="a picture, .svg, or .png (needs matplotlib)")
 
 
 def place_of(arguments: Namespace) -> tuple[str, list[tuple[str, float]]]:

@@ -1,4 +1,4 @@
-"""A picture of a run: latency by percentile, and throughput and latency over time."""
+"""A picture of a run as PNG; `svg.py` needs no library: latency by percentile, and throughput and latency over time."""
 
 from pathlib import Path
 
@@ -16,14 +16,13 @@ TICKS = (50, 90, 99, 99.9, 99.99)
 
 
 def plot(results: Results, title: str, path: Path) -> None:
-    """Write a PNG or an SVG, as the file's name ends. Raises OSError."""
+    """Write a PNG. Raises OSError."""
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     figure.suptitle(title)
     _percentiles(left, results)
     _time(right, results)
-    with mpl.rc_context({"svg.hashsalt": "wakeful"}):
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    figure.savefig(path, dpi=150)
 
 
 def _percentiles(axes: "mpl.axes.Axes", results: Results) -> None:
