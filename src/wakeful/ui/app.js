@@ -128,8 +128,10 @@ function useKeyboard(openHelp) {
       else if (both === "p") freeze();
       else if (both === "/") {
         event.preventDefault();
-        if (!document.getElementById("search")) location.hash = "#/";
-        requestAnimationFrame(() => document.getElementById("search")?.focus());
+        const search = document.getElementById("search");
+        if (search) return search.focus();
+        location.hash = "#/";
+        setTimeout(() => document.getElementById("search")?.focus(), 50);
       }
     };
     addEventListener("keydown", press);
