@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from bench.servers import ServerFailed
 from wakeful.replicas.replica import Replica
-from wakeful.runtime.messages import Done, Footprint, Load, Placement, Prepare, Prepared, Probed, Ready, Refused
+from wakeful.runtime.messages import Compared, Done, Footprint, Load, Placement, Prepare, Prepared, Probed, Ready, Refused
 from wakeful.runtime.processes import Processes
 from wakeful.tensors import Tensor
 
@@ -38,7 +38,7 @@ class Listener:
     def replica_probed(self, replica: Replica, message: Probed) -> None:
         self.words.put_nowait(message)
 
-    def replica_prepared(self, replica: Replica, message: Prepared) -> None:
+    def replica_prepared(self, replica: Replica, message: Prepared | Compared) -> None:
         self.words.put_nowait(message)
 
     def replica_grown(self, replica: Replica) -> None:

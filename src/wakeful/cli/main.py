@@ -22,6 +22,7 @@ VERBS = {
     "config": Entry("wakeful.cli.config", "list the settings that count, or print their schema", group=True),
     "doctor": Entry("wakeful.cli.doctor", "say whether this machine can do it, and what to change"),
     "init": Entry("wakeful.cli.init", "write a commented models.toml for the models in a directory"),
+    "prepare": Entry("wakeful.cli.prepare", "make copies of models that load faster, now and without a daemon"),
     "convert": Entry("wakeful.cli.convert", "make ONNX of a file of scikit-learn, XGBoost or LightGBM"),
     "bench": Entry("wakeful.cli.bench", "measure a server of the Open Inference Protocol, this one or another"),
     "cluster": Entry("wakeful.cli.cluster", "everything on Kubernetes; wakeful cluster --help has its verbs", group=True),

@@ -85,6 +85,11 @@ def add_client_options(parser: Parser, *, seconds: float = 10) -> None:
     daemon.add_argument("--url", metavar="URL", help="where the daemon is")
     daemon.add_argument("--key-file", type=Path, metavar="FILE", help="holds the key to show")
     daemon.add_argument("--timeout", type=seconds_of, default=seconds, metavar="SECONDS", help=f"for each answer (default {seconds:g})")
+    add_output_options(parser)
+
+
+def add_output_options(parser: Parser) -> None:
+    """What all verbs have that give a result."""
     output = parser.add_argument_group("output")
     output.add_argument("--json", action="store_true", help="for programs")
     output.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="(default auto: on a terminal)")

@@ -26,7 +26,7 @@ from wakeful.config.settings import Role
 
 Schema = dict[str, Any]
 
-_SIZE = r"^\s*[0-9]{1,18}(\.[0-9]{1,9})?\s*([kKmMgGtT]?[bB]?|[kKmMgGtT][iI][bB]?)\s*$"
+_SIZE = r"^\s*[0-9]{1,18}(\.[0-9]{1,9})?\s*(|[kKmMgGtT]?[bB]|[kKmMgGtT][iI][bB]?)\s*$"
 _LIMIT = _SIZE.replace("[bB]?)", "[bB]?|%)", 1)
 _VERSION: Schema = {"type": "integer", "minimum": 1}
 _TEXTS: Schema = {"type": "array", "items": {"type": "string"}}

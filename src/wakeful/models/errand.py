@@ -7,13 +7,13 @@ from contextlib import suppress
 
 from wakeful.errors import BY_CODE, Unavailable, WakefulError
 from wakeful.replicas.replica import Replica
-from wakeful.runtime.messages import Prepared, Probed, Ready, Refused
+from wakeful.runtime.messages import Compared, Prepared, Probed, Ready, Refused
 from wakeful.runtime.processes import Processes
 
 NICE = 19
 """Serving never feels a process of the lowest priority."""
 
-Answer = Ready | Prepared | Probed
+Answer = Ready | Prepared | Compared | Probed
 
 
 class Errand:
@@ -26,6 +26,7 @@ class Errand:
         self._answer: asyncio.Future[Answer] | None = None
         self._early: Answer | WakefulError | None = None
         """What it said before anybody waited for it."""
+        self._measured = asyncio.Event()
 
     @classmethod
     def forked(cls, processes: Processes, backend: str, nice: int = NICE) -> "Errand":
@@ -51,6 +52,12 @@ class Errand:
             self._tell(early)
         return await asyncio.wait_for(self._answer, seconds)
 
+    async def measured(self, seconds: float) -> int:
+        """Bytes of its own, once they are exactly known; what it has said of them until then where that takes longer."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._measured.wait(), seconds)
+        return self.replica.private_bytes
+
     def humble(self, nice: int = NICE) -> None:
         """Lower the priority of a copy; a forked one has it from birth."""
         with suppress(OSError):
@@ -73,7 +80,7 @@ class Errand:
     def replica_ready(self, replica: Replica, message: Ready) -> None:
         self._tell(message)
 
-    def replica_prepared(self, replica: Replica, message: Prepared) -> None:
+    def replica_prepared(self, replica: Replica, message: Prepared | Compared) -> None:
         self._tell(message)
 
     def replica_probed(self, replica: Replica, message: Probed) -> None:
@@ -86,4 +93,4 @@ class Errand:
         self._tell(Unavailable(self._processes.broken(self._backend) or "the process ended before it had finished"))
 
     def replica_grown(self, replica: Replica) -> None:
-        """It serves nothing."""
+        self._measured.set()

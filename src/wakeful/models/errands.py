@@ -11,9 +11,10 @@ from wakeful.errors import InvalidInput, NotFound, OutOfMemory, Unavailable, Wak
 from wakeful.memory.supervisor import Supervisor
 from wakeful.models.errand import Errand
 from wakeful.models.model import Model
+from wakeful.models.preparing import write_copy
 from wakeful.prepared.cache import PreparedCache
 from wakeful.replicas.threads import LONG_RUN
-from wakeful.runtime.messages import Load, Prepare, Prepared, Probed, Ready
+from wakeful.runtime.messages import Load, Probed, Ready
 from wakeful.runtime.processes import Processes
 from wakeful.telemetry.events import Events
 from wakeful.telemetry.units import show_bytes, show_seconds
@@ -109,17 +110,7 @@ class Errands:
         directory = await asyncio.to_thread(cache.begin)
         if directory is None:
             return
-        errand = Errand.forked(self._processes, settings.backend)
-        order = Prepare(settings.backend, str(settings.path), str(directory))
-        try:
-            done = await errand.answer(lambda: errand.replica.prepare(order), settings.life.load_timeout * 4)
-            assert isinstance(done, Prepared)
-            copy = await self._commit(cache, directory, model, identity)
-        except TimeoutError:
-            raise Unavailable("preparing it took too long") from None
-        finally:
-            errand.end()
-            await asyncio.to_thread(cache.discard, directory)
+        done, copy = await write_copy(self._processes, cache, directory, settings, identity)
         if copy is None:  # there is no use in another try
             self._failures[identity] = TRIES
         else:
@@ -149,10 +140,6 @@ class Errands:
             "probe", model.key, f"a lone run takes {show_seconds(one)} with 1 thread, {show_seconds(probed.lone_seconds)} with {self._cores}",
             one=one, many=probed.lone_seconds, threads=self._cores,
         )
-
-    async def _commit(self, cache: PreparedCache, directory: Path, model: Model, identity: str) -> Path | None:
-        settings = model.settings
-        return await asyncio.to_thread(cache.commit, directory, settings.path, identity, settings.backend, model.file.library)
 
     async def inspect(self, model: Model) -> None:
         """Find out the signature of a model that was never loaded. It stays asleep. Raises why its file cannot be opened.

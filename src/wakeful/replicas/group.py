@@ -12,7 +12,7 @@ from wakeful.config.settings import ModelSettings
 from wakeful.errors import BY_CODE, OutOfMemory, Unavailable, WakefulError
 from wakeful.replicas import idle
 from wakeful.replicas.replica import Replica, State
-from wakeful.runtime.messages import Load, Prepared, Probed, Ready, Refused
+from wakeful.runtime.messages import Compared, Load, Prepared, Probed, Ready, Refused
 from wakeful.runtime.processes import Death, Processes
 from wakeful.telemetry.metrics import UnloadReason
 
@@ -234,7 +234,7 @@ class ReplicaGroup:
     def replica_probed(self, replica: Replica, message: Probed) -> None:
         self._owner.replica_probed(replica, message)
 
-    def replica_prepared(self, replica: Replica, message: Prepared) -> None:
+    def replica_prepared(self, replica: Replica, message: Prepared | Compared) -> None:
         """Preparation is done by replicas outside any group."""
 
     def replica_grown(self, replica: Replica) -> None:

@@ -13,6 +13,8 @@ from wakeful.runtime import channel
 from wakeful.runtime.arena import Slot
 from wakeful.runtime.channel import Channel
 from wakeful.runtime.messages import (
+    Compare,
+    Compared,
     Done,
     Failed,
     Footprint,
@@ -56,7 +58,7 @@ class Watcher(Protocol):
 
     def replica_probed(self, replica: "Replica", message: Probed) -> None: ...
 
-    def replica_prepared(self, replica: "Replica", message: Prepared) -> None: ...
+    def replica_prepared(self, replica: "Replica", message: Prepared | Compared) -> None: ...
 
     def replica_grown(self, replica: "Replica") -> None: ...
 
@@ -117,6 +119,9 @@ class Replica:
 
     def probe(self) -> None:
         self._say(Probe())
+
+    def compare(self, order: Compare) -> None:
+        self._say(order)
 
     def prepare(self, order: Prepare) -> None:
         self._say(order)
@@ -181,7 +186,7 @@ class Replica:
         for slot in self.slots:
             slot.trim()
 
-    def _say(self, message: Load | Run | Probe | Prepare | Split | Stop, descriptors: list[int] | None = None) -> None:
+    def _say(self, message: Load | Run | Probe | Prepare | Compare | Split | Stop, descriptors: list[int] | None = None) -> None:
         if self._channel is not None:
             self._channel.send(message, descriptors or ())
 
@@ -215,14 +220,14 @@ class Replica:
             self._watcher.replica_probed(self, message)
         elif isinstance(message, Refused):
             self._watcher.replica_refused(self, message)
-        elif isinstance(message, Prepared):
+        elif isinstance(message, Prepared | Compared):
             self._watcher.replica_prepared(self, message)
 
     def _expected(self, message: FromReplica) -> bool:
         """May a child that is whole say this now? Above all, it cannot name another process as itself."""
         if isinstance(message, Hello):
             return not self.pid
-        return self.state is State.STARTING or not isinstance(message, Ready | Refused | Prepared)
+        return self.state is State.STARTING or not isinstance(message, Ready | Refused | Prepared | Compared)
 
     def _let_go(self) -> None:
         if self._channel is not None:

@@ -164,6 +164,14 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="prepare"):
     directory: str
 
 
+class Compare(msgspec.Struct, frozen=True, array_like=True, tag="compare"):
+    """Open a model as shipped and by its prepared copy, and run both on the same made-up inputs. Answered by Compared or Refused."""
+
+    backend: str
+    path: str
+    prepared: str
+
+
 class Run(msgspec.Struct, frozen=True, array_like=True, tag="run"):
     """Run the model on what lies in a slot. Answered by Done or Failed."""
 
@@ -217,8 +225,19 @@ class Prepared(msgspec.Struct, frozen=True, array_like=True, tag="prepared"):
     nbytes: int
 
 
+class Compared(msgspec.Struct, frozen=True, array_like=True, tag="compared"):
+    """`difference` is the largest one between two elements, at most; None where there was nothing to compare, which `remark` explains."""
+
+    equal: bool
+    """But for rounding; true where nothing could be compared."""
+    difference: float | None
+    inputs: int
+    """How many made-up inputs both have answered."""
+    remark: str
+
+
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
-    """A load or a preparation did not work. `kind` is a code of wakeful.errors."""
+    """A load, a preparation or a comparison did not work. `kind` is a code of wakeful.errors."""
 
     kind: str
     reason: str
@@ -246,7 +265,7 @@ class Footprint(msgspec.Struct, frozen=True, array_like=True, tag="footprint"):
 
 
 FromNursery = Awake | Exited | Forked | ForkFailed | Broken
-ToReplica = Load | Probe | Prepare | Run | Split | Stop
-FromReplica = Hello | Ready | Probed | Prepared | Refused | Done | Failed | Footprint
+ToReplica = Load | Probe | Prepare | Compare | Run | Split | Stop
+FromReplica = Hello | Ready | Probed | Prepared | Compared | Refused | Done | Failed | Footprint
 
 encode = msgspec.msgpack.Encoder().encode

@@ -26,6 +26,7 @@ from wakeful.runtime.channel import decoder, receive_descriptors
 from wakeful.runtime.messages import (
     PACKET,
     TEXT_LIMIT,
+    Compare,
     Done,
     Failed,
     Footprint,
@@ -45,7 +46,7 @@ from wakeful.runtime.messages import (
     Verdict,
     encode,
 )
-from wakeful.worker import arrays, elsewhere, family, printing, selftest, warming
+from wakeful.worker import arrays, comparison, elsewhere, family, printing, selftest, warming
 
 OOM_SCORE = 600
 """Where the kernel must kill, it shall take a replica before the daemon (0) and before most other processes."""
@@ -201,6 +202,8 @@ class Replica:
                 self.split()
             elif isinstance(order, Prepare):
                 self.prepare(order)
+            elif isinstance(order, Compare):
+                self.compare(order)
             elif isinstance(order, Stop):
                 return
 
@@ -289,6 +292,16 @@ class Replica:
         with os.scandir(order.directory) as entries:
             nbytes = sum(entry.stat().st_size for entry in entries)
         self.say(Prepared(time.monotonic() - started, nbytes))
+
+    def compare(self, order: Compare) -> None:
+        try:
+            with printing.hushed():
+                compared = comparison.compare(order)
+        except Exception as error:  # noqa: BLE001 - as in load
+            trouble = fault(error)
+            self.say(Refused(trouble.code, trouble.message))
+            return
+        self.say(compared)
 
     def run(self, order: Run) -> None:
         started = time.monotonic()
