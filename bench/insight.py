@@ -197,7 +197,7 @@ def _load(url: str, seconds: float) -> tuple[float, float]:
     """Answers a second, and p99 in seconds."""
     command = [sys.executable, "-m", "wakeful", "bench", url, "digits", "--connections", "8", "--duration", f"{seconds:g}", "--json", "-"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout)
+    told = json.loads(done.stdout)["data"]
     return float(told["requests_per_second"]), float(told["latency_ms"]["p99"]) / 1e3
 
 

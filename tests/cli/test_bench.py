@@ -1,8 +1,10 @@
 """`wakeful bench` against the real daemon, and against servers that are not what they should be."""
 
+import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -17,9 +19,12 @@ from tests.daemon import Daemon, running, wait_until
 from tests.loadgen.stage import Server, reply, serving
 from wakeful.cli.bench_options import add_arguments, bursts, counts, int_range, load_of, weighted
 from wakeful.cli.bench_page import remarks, stroke
+from wakeful.cli.bench_progress import Progress
+from wakeful.cli.looks import Looks
 from wakeful.cli.parser import Parser
 from wakeful.loadgen.results import Results
 
+UTF8 = {"LC_ALL": "C.UTF-8"}
 METADATA = b'{"name":"m","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],"outputs":[]}'
 
 
@@ -31,14 +36,16 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 def bench(*arguments: str, status: int = 0, **env: str) -> tuple[str, str]:
     command = [sys.executable, "-m", "wakeful", "bench", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, stdin=subprocess.DEVNULL, env=os.environ | env)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, stdin=subprocess.DEVNULL, env=os.environ | UTF8 | env)
     assert done.returncode == status, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout, done.stderr
 
 
 def figures(*arguments: str, status: int = 0) -> Any:
-    return json.loads(bench(*arguments, "--json", "-", status=status)[0])
+    told = json.loads(bench(*arguments, "--json", "-", status=status)[0])
+    assert (told["wakeful"], told["kind"]) == (1, "bench")
+    return told["data"]
 
 
 def open_inference(infer: Callable[[int], bytes], metadata: bytes = METADATA) -> Callable[[int, bytes], list[bytes]]:
@@ -104,7 +111,7 @@ def test_json_and_pictures(daemon: Daemon, tmp_path: Path) -> None:
         out, _ = bench(daemon.url, "demo-model", "--rate", "200", "--duration", "0.5", *files)
         assert "requests/s" in out
         assert (tmp_path / name).read_bytes().startswith(magic)
-    told = json.loads((tmp_path / "run.json").read_text("utf-8"))
+    told = json.loads((tmp_path / "run.json").read_text("utf-8"))["data"]
     assert told["ok"] == sum(one["count"] for one in told["histogram"])
     assert {"p50", "p90", "p95", "p99", "max"} == set(told["latency_ms"])
 
@@ -130,13 +137,14 @@ def test_ctrl_c_shows_what_was_measured(daemon: Daemon) -> None:
 def test_a_terminal_gets_a_bar(daemon: Daemon) -> None:
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "wakeful", "bench", daemon.url, "demo-model", "--duration", "1", "--warmup", "0"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=follower, env=os.environ | {"TERM": "xterm"}) as process:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=follower, env=os.environ | UTF8 | {"TERM": "xterm"}) as process:
         assert process.wait(60) == 0
     os.close(follower)
     shown = os.read(leader, 1 << 16).decode()
     os.close(leader)
     assert "16 connections for 1 s" in shown
-    assert "━" in shown
+    assert re.search(r"\r\x1b\[K16 connections for 1 s +█* +\d+ %", shown)
+    assert shown.endswith("\r\x1b[K")
 
 
 # ── what goes wrong ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -145,9 +153,11 @@ def test_a_terminal_gets_a_bar(daemon: Daemon) -> None:
 def test_nobody_there() -> None:
     with serving(lambda number, request: []) as server:
         address = url(server)
-    _, err = bench(address, "m", status=2)
+    _, err = bench(address, "m", status=3)
     assert err.splitlines()[0] == f"error: {address} cannot be reached: connection refused"
     assert "wakeful serve --demo" in err
+    out, err = bench("m", "--url", address, "--json", status=3)
+    assert (json.loads(out)["error"]["code"], err) == ("unreachable", "")
 
 
 @pytest.mark.parametrize("address", ["", "http://", "http://[::1", "http://a:99999", "http://.", f"http://{'a' * 80}.b", "http://a/\u00e9"])
@@ -157,7 +167,7 @@ def test_no_address(address: str) -> None:
 
 
 def test_an_unknown_model(daemon: Daemon) -> None:
-    _, err = bench(daemon.url, "demo", status=2)
+    _, err = bench(daemon.url, "demo", status=4)
     assert err == f"error: {daemon.url} has no model demo; it has demo-model, digits\n"
 
 
@@ -174,6 +184,9 @@ def test_an_unknown_model(daemon: Daemon) -> None:
     (["--rate", "fast"], "argument --rate: 'fast' is not a number of 0 or more"),
     (["--seed", "-1"], "argument --seed: '-1' is not a whole number of 0 or more"),
     (["--connections", "0"], "argument --connections: '0' is not a whole number of 1 or more"),
+    (["--assert", "p99<fast"], "argument --assert: 'p99<fast': expected such as p99<20ms, mean<5ms, max<1s, done>900, rows>5000"),
+    (["--json", "http://127.0.0.1:1"], "--json takes http://127.0.0.1:1 for the name of a file"),
+    (["--for", "soon"], "argument --duration/--for: expected seconds above 0, or such as 10m and 1h; got soon"),
     (["--conections", "1"], "wakeful bench does not know --conections\n  hint: did you mean --connections?"),
 ])
 def test_wrong_use(options: list[str], message: str) -> None:
@@ -197,7 +210,7 @@ def test_a_fixed_axis_0() -> None:
 ])
 def test_inputs_that_cannot_be_made_up(metadata: bytes, message: str) -> None:
     with serving(open_inference(lambda number: reply(), metadata)) as server:
-        _, err = bench(url(server), "m", status=2)
+        _, err = bench(url(server), "m", status=3 if "does not describe" in message else 2)
     assert message in err
 
 
@@ -270,10 +283,36 @@ def test_remarks() -> None:
 
 
 def test_strokes() -> None:
-    assert [len(stroke(share)) for share in (0, 1e-6, 0.5, 1)] == [0, 1, 20, 40]
+    for looks in (Looks(), Looks(unicode=True)):
+        assert [len(stroke(share, looks)) for share in (0, 1e-6, 0.5, 1)] == [0, 1, 20, 40]
+    assert stroke(0.51, Looks()) == 20 * "#"
 
 
-def test_serving_does_not_import_rich() -> None:
-    code = "import sys, wakeful.cli.serve, wakeful.cli.daemon; print([name for name in ('rich', 'wakeful.loadgen') if name in sys.modules])"
+def test_progress() -> None:
+    off, on = io.StringIO(), io.StringIO()
+    for stream, looks in ((off, Looks()), (on, Looks(width=60))):
+        moments = iter((0.0, 0.1, 5.0, 10.0, 10.1, 20.0, 20.0, 30.0))
+        progress = Progress("some load", stream, looks, clock=lambda moments=moments: next(moments))  # type: ignore[misc]
+        for share in (0.0, 0.2, 0.4, 0.41, 0.8):
+            progress.report(share)
+        progress.step("part 1 is done", "part 2")
+        progress.report(0.5)
+        progress.done()
+    assert off.getvalue().splitlines() == [
+        "some load ...", "some load: 40 %  15 s left", "some load: 80 %  5.0 s left", "part 1 is done", "part 2: 50 %  10 s left",
+    ]
+    states = on.getvalue().split("\r\x1b[K")
+    assert states[1:3] == ["some load  #####                    20 %  20 s left", "some load  ##########               40 %  15 s left"]
+    assert len(states) == 6  # what came within a quarter of a second is not shown
+    assert states[-1] == ""
+    quiet = io.StringIO()
+    silent = Progress("some load", quiet, Looks(), quiet=True)
+    silent.step("part 1", "part 2")
+    silent.done()
+    assert (quiet.getvalue(), silent.seen) == ("", None)
+
+
+def test_serving_does_not_import_the_generator() -> None:
+    code = "import sys, wakeful.cli.serve, wakeful.cli.daemon; print([name for name in sys.modules if name.startswith('wakeful.loadgen')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

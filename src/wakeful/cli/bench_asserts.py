@@ -7,10 +7,12 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from wakeful.loadgen.results import Results
+from wakeful.loadgen.summary import Facts
 from wakeful.telemetry.units import show_seconds
 
-_FORM = re.compile(r"\s*(p\d{1,2}(?:\.\d+)?|max|done|failed)\s*(<=|>=|<|>)\s*([0-9.]+)\s*(us|ms|s|%)?\s*")
+_FORM = re.compile(r"\s*(p\d{1,2}(?:\.\d+)?|mean|max|done|rows|failed)\s*(<=|>=|<|>)\s*([0-9.]+)\s*(us|ms|s|%)?\s*")
+RATES = ("done", "rows", "failed")
+"""Those that are no times."""
 _SECONDS: Mapping[str, float] = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _ORDERS: Mapping[str, Callable[[float, float], bool]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
@@ -20,19 +22,24 @@ class Bound(NamedTuple):
 
     text: str
     figure: str
-    """p50, p99.9, max: seconds; done: answers a second; failed: a share where `share`, else how many."""
+    """p50, p99.9, max, mean: seconds; done, rows: answers and their rows a second; failed: a share where `share`, else how many."""
     order: str
     limit: float
     share: bool = False
 
-    def value(self, results: Results) -> float:
+    def value(self, facts: Facts) -> float:
         """NaN where there were no answers to measure."""
-        if self.figure == "done":
-            return results.throughput()
-        if self.figure == "failed":
-            failed = len(results) - results.ok()
-            return failed / max(len(results), 1) if self.share else float(failed)
-        return results.percentile(100.0 if self.figure == "max" else float(self.figure[1:]))
+        match self.figure:
+            case "done":
+                return facts.done
+            case "rows":
+                return facts.rows
+            case "failed":
+                return facts.failed / max(facts.calls, 1) if self.share else float(facts.failed)
+            case "mean":
+                return facts.mean
+            case percentile:
+                return facts.percentile(100.0 if percentile == "max" else float(percentile[1:]))
 
     def holds(self, value: float) -> bool:
         return not math.isnan(value) and _ORDERS[self.order](value, self.limit)
@@ -40,7 +47,7 @@ class Bound(NamedTuple):
     def told(self, value: float) -> str:
         if math.isnan(value):
             shown = "nothing was answered"
-        elif self.figure in ("done", "failed"):
+        elif self.figure in RATES:
             shown = f"{100 * value:.3g} %" if self.share else f"{value:.4g}"
         else:
             shown = show_seconds(value)
@@ -51,9 +58,9 @@ def bound(text: str) -> Bound:
     """Type of an option: "p99<20ms", "done>900", "failed<=0.1%"."""
     match = _FORM.fullmatch(text)
     if match is None or match[3].count(".") > 1 or match[3] == ".":
-        raise ArgumentTypeError(f"{text!r}: expected such as p99<20ms, max<1s, done>900 (a second) or failed<=0.1%")
+        raise ArgumentTypeError(f"{text!r}: expected such as p99<20ms, mean<5ms, max<1s, done>900, rows>5000 (a second) or failed<=0.1%")
     figure, order, number, unit = match.groups()
-    timed = figure not in ("done", "failed")
+    timed = figure not in RATES
     if timed != (unit in _SECONDS) or (unit == "%" and figure != "failed"):
         raise ArgumentTypeError(f"{text!r}: {figure} takes {'us, ms or s' if timed else '% or no unit' if figure == 'failed' else 'no unit'}")
     factor = _SECONDS.get(unit, 0.01 if unit == "%" else 1.0)

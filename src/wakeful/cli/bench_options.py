@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from wakeful.cli.bench_asserts import bound
 from wakeful.cli.client import DEFAULT_URL, URL_VARIABLE
-from wakeful.cli.parser import Parser
+from wakeful.cli.output import seconds_of
+from wakeful.cli.parser import WRONG_USE, Parser
 from wakeful.loadgen import arrivals
 
 DURATION = 10.0
@@ -21,20 +22,23 @@ MOST_CONNECTIONS = 256
 """Of an open loop, which opens them as it needs them."""
 MOST_CALLS = 20_000_000
 """Of an open loop: each has its place in memory."""
-_ADDRESS = re.compile(r"(\[[^]]+\]|[^/=:]+):\d+(/.*)?")
+ADDRESS = re.compile(r"|.*://.*|(localhost|\d[\d.]*\.\d+|\[.*\])(:\d+)?(/.*)?|[\w.-]+:\d{3,5}(/.*)?")
+"""What is taken as a server's and not as a model's name."""
 EPILOG = """\
+Without URL, --url or WAKEFUL_URL names the server, else it is http://127.0.0.1:8080; a key is taken from WAKEFUL_API_KEY.
 Without --rate, --bursts or --trace the loop is closed: each connection sends its next call when it has its answer. That shows what a server can
 do, and hides its stalls. The other three are open loops: calls are sent when they are due, and latency counts from then.
 """
 
 
 class WrongUse(Exception):
-    """The command line cannot be carried out."""
+    """The command line cannot be carried out. `status` is the program's exit status, `code` that of the errors in JSON."""
 
-    def __init__(self, message: str, *notes: tuple[str, str]) -> None:
+    def __init__(self, message: str, *notes: tuple[str, str], status: int = WRONG_USE, code: str = "invalid_input") -> None:
         super().__init__(message)
         self.message = message
         self.notes = notes
+        self.status, self.code = status, code
 
 
 class Load(NamedTuple):
@@ -49,16 +53,18 @@ class Load(NamedTuple):
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.usage = "wakeful bench [URL] MODEL[=WEIGHT] ... [option ...]"
+    parser.usage = f"{parser.prog} [URL] MODEL[=WEIGHT] ... [option ...]"
     parser.epilog = EPILOG
-    what = f"a name; with several, MODEL=3 is called three times as often. Before them a server's URL, else {URL_VARIABLE}, else {DEFAULT_URL}"
+    what = "a name, after a server's URL if need be; with several, MODEL=3 is called three times as often"
     parser.add_argument("models", nargs="+", metavar="MODEL", help=what)
+    parser.add_argument("--url", metavar="URL", help="the server, for example http://127.0.0.1:8080")
+    parser.add_argument("--key-file", type=Path, metavar="FILE", help="holds the key to show")
     load = parser.add_argument_group("load")
     load.add_argument("--connections", type=_count, metavar="N", help=f"a closed loop of N callers (default {CALLERS}); open: most of them (256)")
     load.add_argument("--rate", type=_positive, metavar="R", help="an open loop of R calls a second, at random moments (Poisson)")
     load.add_argument("--bursts", type=bursts, metavar="LOW,HIGH,P,D", help="an open loop: HIGH calls/s in the share D of every P seconds, else LOW")
     load.add_argument("--trace", type=Path, metavar="FILE", help="an open loop: calls at the moments of a file, in seconds, one a line")
-    load.add_argument("--duration", type=_positive, metavar="SECONDS", help=f"time that is measured (default {DURATION:g}; of a trace: all)")
+    load.add_argument("--duration", "--for", type=seconds_of, metavar="SECONDS", help=f"measured time (default {DURATION:g}; of a trace: all)")
     load.add_argument("--warmup", type=_not_negative, metavar="SECONDS", help=f"load before it (default {WARMUP:g}; of a trace: 0)")
     load.add_argument("--timeout", type=_positive, default=30.0, metavar="SECONDS", help="for one call (default 30)")
     load.add_argument("--cold", action="store_true", help="no call of each kind beforehand: the first ones may find a sleeping model")
@@ -71,25 +77,27 @@ def add_arguments(parser: Parser) -> None:
     body.add_argument("--binary", action="store_true", help="tensors as binary data instead of JSON, both ways")
     body.add_argument("--request", type=Path, metavar="FILE", help="this body, as it is")
     output = parser.add_argument_group("output")
-    output.add_argument("--json", metavar="FILE", help="all figures; - for stdout")
     output.add_argument(
         "--assert", action="append", type=bound, default=[], dest="bounds", metavar="BOUND",
-        help="exit 1 unless p99<20ms, max<1s, done>900 (a second), failed<=0.1%%; repeatable",
+        help="exit 1 unless p99<20ms, mean<5ms, max<1s, done>900, rows>5000 (a second), failed<=0.1%%; repeatable",
     )
+    output.add_argument("--json", nargs="?", const="-", metavar="FILE", help="all figures, for programs: into a file, or on stdout")
     output.add_argument("--plot", type=Path, metavar="FILE", help="a picture, .svg, or .png (needs matplotlib)")
+    output.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="(default auto: on a terminal)")
+    output.add_argument("-q", "--quiet", action="store_true", help="errors and the result only")
 
 
 def place_of(arguments: Namespace) -> tuple[str, list[tuple[str, float]]]:
     """The server's address, and the models with their weights. Raises WrongUse."""
-    first, *others = arguments.models
-    if not first or "://" in first or (others and _ADDRESS.fullmatch(first)):
-        url, names = first, others
-    else:
-        url, names = os.environ.get(URL_VARIABLE) or DEFAULT_URL, arguments.models
+    url, names = arguments.url, list(arguments.models)
+    if url is None and (len(names) > 1 or "://" in names[0]) and ADDRESS.fullmatch(names[0]):
+        url = names.pop(0)
     if not names:
-        raise WrongUse("which model?", ("hint", f"wakeful bench {first} MODEL"))
+        raise WrongUse("which model?", ("hint", f"wakeful bench {url} MODEL"))
+    if arguments.json and "://" in arguments.json:
+        raise WrongUse(f"--json takes {arguments.json} for the name of a file", ("hint", "put --json last, or write --json=-"))
     try:
-        return url, [weighted(name) for name in names]
+        return url if url is not None else os.environ.get(URL_VARIABLE) or DEFAULT_URL, [weighted(name) for name in names]
     except ArgumentTypeError as error:
         raise WrongUse(f"argument MODEL: {error}") from None
 

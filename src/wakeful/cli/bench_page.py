@@ -1,123 +1,84 @@
-"""What `wakeful bench` shows: a bar while it runs, then the figures, on a terminal or in a file."""
+"""What `wakeful bench` says of a run. Pure: from results to lines."""
 
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
-
-from wakeful.clock import monotonic
+from wakeful.cli.bench_asserts import Bound
+from wakeful.cli.figures import GAP, columns
+from wakeful.cli.looks import Looks, printable
 from wakeful.loadgen.calls import Call
-from wakeful.loadgen.driver import Progress as Report
 from wakeful.loadgen.results import Results
 from wakeful.loadgen.summary import BUSY, failures, histogram, percentiles
 from wakeful.telemetry.units import show_seconds
 
-REDRAW = 0.25
-"""Seconds between two states of the bar: drawing one takes a millisecond, in which nothing is sent."""
-WIDTH = 140
 LONGEST_BAR = 40
-EIGHTHS = " ▏▎▍▌▋▊▉"
 LATE = 0.25
 """A lag (99th percentile) of this share of the median latency is worth a word."""
 MOST_FAILURES = 8
 LONGEST_TEXT = 300
+HEAD = ("requests/s", "rows/s", "p50", "p90", "p95", "p99", "max", "answered", "failed")
 
 
-@contextmanager
-def bar(text: str) -> Iterator[Report | None]:
-    """A progress bar on stderr; None where that is no terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        print(f"{text} ...", file=sys.stderr, flush=True)
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
-        task = progress.add_task(text, total=1.0)
-        drawn = 0.0
-
-        def report(share: float) -> None:
-            nonlocal drawn
-            if (now := monotonic()) - drawn >= REDRAW:
-                drawn = now
-                progress.update(task, completed=share, refresh=True)
-
-        yield report
-
-
-def show(results: Results, calls: Sequence[Call], title: str) -> None:
-    """The page, on stdout."""
-    console = Console(highlight=False, emoji=False, markup=False)
-    if not console.is_terminal:
-        console.width = WIDTH  # nothing is cut off in a file
-    console.print(title, style="bold", soft_wrap=True)
-    console.print(_figures(results, calls))
+def page(results: Results, calls: Sequence[Call], title: str, looks: Looks) -> list[str]:
+    lines = [looks.paint(printable(title), "head"), *_figures(results, calls)]
     if results.ok():
-        console.print(_histogram(results))
-    for line in _failures(results):
-        console.print(line, style="red", soft_wrap=True)
-    for line in remarks(results):
-        console.print(line, style="dim" if line.startswith("generator") else "yellow", soft_wrap=True)
+        lines += _histogram(results, looks)
+    lines += [looks.paint(printable(line), "failed") for line in _failures(results, looks)]
+    lines += [line if line.startswith("generator") else looks.paint(line, "warn") for line in remarks(results)]
+    return lines
 
 
-def _table() -> Table:
-    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+def asserts(kept: Sequence[tuple[Bound, float]], looks: Looks) -> list[str]:
+    """A line for each bound and what came of it."""
+    return [looks.paint(bound.told(value), "" if bound.holds(value) else "failed") for bound, value in kept]
 
 
-def _figures(results: Results, calls: Sequence[Call]) -> Table:
-    table = _table()
+def table(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
+    """Columns to the right, but for those in `left`."""
+    right = set(range(len(rows[0]))) - set(left)
+    return [GAP.join(row).rstrip() for row in columns(rows, right)]
+
+
+def _figures(results: Results, calls: Sequence[Call]) -> list[str]:
     labels = list(dict.fromkeys(call.label for call in calls))
-    several = len(labels) > 1
-    if several:
-        table.add_column("model", overflow="fold")
-    for name in ("requests/s", "rows/s", "p50", "p90", "p95", "p99", "max", "answered", "failed"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for label in labels if several else []:
-        table.add_row(label, *_row(results.of(calls, label), calls))
-    table.add_row(*(["all"] if several else []), *_row(results, calls), style="bold")
-    return table
+    if len(labels) == 1:
+        return table([HEAD, _row(results, calls)])
+    rows = [[printable(label), *_row(results.of(calls, label), calls)] for label in labels]
+    return table([["model", *HEAD], *rows, ["all", *_row(results, calls)]], left=[0])
 
 
 def _row(results: Results, calls: Sequence[Call]) -> list[str]:
     ok = results.ok()
     times = [show_seconds(value) if ok else "-" for value in percentiles(results).values()]
-    return [_number(results.throughput()), _number(results.rows_per_second(calls)), *times, f"{ok:,}", f"{len(results) - ok:,}"]
+    return [number(results.throughput()), number(results.rows_per_second(calls)), *times, f"{ok:,}", f"{len(results) - ok:,}"]
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
-def _histogram(results: Results) -> Table:
-    table = _table()
-    table.add_column("latency", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("answers", justify="right", no_wrap=True)
+def _histogram(results: Results, looks: Looks) -> list[str]:
     bins = histogram(results.latencies())
     most = max(one.answers for one in bins)
-    for one in bins:
-        table.add_row(f"< {show_seconds(one.below)}", stroke(one.answers / most), f"{one.answers:,}")
-    return table
+    rows = [[f"< {show_seconds(one.below)}", stroke(one.answers / most, looks), f"{one.answers:,}"] for one in bins]
+    return table([["latency", "", "answers"], *rows], left=[1])
 
 
-def stroke(share: float) -> str:
+def stroke(share: float, looks: Looks) -> str:
     """A bar of up to 40 characters; something is to be seen of every share over 0."""
     eighths = round(share * LONGEST_BAR * 8)
     if share > 0:
-        eighths = max(eighths, 1)
-    return ("█" * (eighths // 8) + EIGHTHS[eighths % 8]).rstrip()
+        eighths = max(eighths, 1 if looks.unicode else 8)
+    return (looks.symbol("full") * (eighths // 8) + looks.symbol("eighths")[eighths % 8]).rstrip()
 
 
-def _failures(results: Results) -> list[str]:
+def _failures(results: Results, looks: Looks) -> Iterator[str]:
+    times = "×" if looks.unicode else "x"
     found = failures(results)
-    lines = [
-        f"{one.calls:,} × {f'HTTP {one.status}' if one.status else 'no answer'}{f', first: {one.text[:LONGEST_TEXT]}' if one.text else ''}"
-        for one in found[:MOST_FAILURES]
-    ]
-    return lines + ([f"and {len(found) - MOST_FAILURES} other statuses"] if len(found) > MOST_FAILURES else [])
+    for one in found[:MOST_FAILURES]:
+        why = f"HTTP {one.status}" if one.status else "no answer"
+        yield f"{one.calls:,} {times} {why}" + (f", first: {one.text[:LONGEST_TEXT]}" if one.text else "")
+    if len(found) > MOST_FAILURES:
+        yield f"and {len(found) - MOST_FAILURES} other statuses"
 
 
 def remarks(results: Results) -> list[str]:

@@ -101,10 +101,10 @@ def client_of(arguments: "Namespace | Options") -> Client:
         address = wire.parse(url)
     except ValueError as error:
         raise Failure("invalid_input", f"{'--url' if arguments.url else URL_VARIABLE}: {error}", WRONG_USE) from None
-    return Client(address, _key(getattr(arguments, "key_file", None)), getattr(arguments, "timeout", None) or SECONDS)
+    return Client(address, key_of(getattr(arguments, "key_file", None)), getattr(arguments, "timeout", None) or SECONDS)
 
 
-def _key(file: "Path | None") -> str:
+def key_of(file: "Path | None") -> str:
     """Of the file, else of the environment: an option would show it to everybody on this machine."""
     if file is None:
         text = os.environ.get(KEY_VARIABLE, "").strip()

@@ -27,9 +27,11 @@ class Call(NamedTuple):
 
 
 def infer_call(
-    host: str, model: str, inputs: Sequence[Tensor], *, binary: bool = False, path: str | None = None, label: str | None = None
+    host: str, model: str, inputs: Sequence[Tensor], *, binary: bool = False, path: str | None = None, label: str | None = None,
+    headers: Sequence[tuple[str, str]] = (),
 ) -> Call:
-    """An inference by the Open Inference Protocol. `binary`: inputs and outputs travel as binary data. `path` replaces that of the protocol.
+    """An inference by the Open Inference Protocol. `binary`: inputs and outputs travel as binary data. `path` replaces that of the protocol,
+    `headers` are sent too.
 
     Its rows are the size of the first input's axis 0.
     """
@@ -37,11 +39,11 @@ def infer_call(
     rows = inputs[0].shape[0] if inputs and inputs[0].shape else 1
     if not binary:
         body = b'{"inputs":[%b]}' % b",".join(_json_input(tensor) for tensor in inputs)
-        return Call(post(host, path, body), rows, label or model)
+        return Call(post(host, path, body, JSON, *headers), rows, label or model)
     header = json.dumps({"inputs": [_binary_input(tensor) for tensor in inputs], "parameters": {"binary_data_output": True}}).encode()
     body = b"".join((header, *(tensor.data for tensor in inputs)))
     length = ("Inference-Header-Content-Length", str(len(header)))
-    return Call(post(host, path, body, BINARY, length), rows, label or model)
+    return Call(post(host, path, body, BINARY, length, *headers), rows, label or model)
 
 
 def infer_path(model: str) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,21 @@ BUSY = 0.8
 STEPS_OF_TEN = (1, 1.5, 2, 3, 5, 7)
 """Bounds of a histogram: round figures, about evenly spaced on a logarithmic scale."""
 MOST_SLICES = 60
+
+
+class Facts(NamedTuple):
+    """What bounds may be given for."""
+
+    done: float
+    """2xx answers a second."""
+    rows: float
+    """Rows of these, a second."""
+    calls: int
+    failed: int
+    percentile: Callable[[float], float]
+    """Seconds, by percent; nan without answers."""
+    mean: float
+    """Seconds; nan without answers."""
 
 
 class Failures(NamedTuple):
@@ -50,6 +65,15 @@ class Slice(NamedTuple):
 def percentiles(results: Results) -> dict[int, float]:
     """Seconds by percent; 100 is the longest."""
     return {percent: results.percentile(percent) for percent in PERCENTILES}
+
+
+def facts(results: Results, calls: Sequence[Call]) -> Facts:
+    """Of a run."""
+    times = results.latencies()
+    mean = float(times.mean()) if len(times) else math.nan
+    return Facts(
+        results.throughput(), results.rows_per_second(calls), len(results), len(results) - results.ok(), results.percentile, mean,
+    )
 
 
 def failures(results: Results) -> list[Failures]:

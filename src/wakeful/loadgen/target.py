@@ -31,6 +31,8 @@ class Target(NamedTuple):
     port: int
     prefix: str = ""
     """Path before /v2."""
+    key: str = ""
+    """Shown with every request, if there is one."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -40,6 +42,11 @@ class Target(NamedTuple):
     def authority(self) -> str:
         """As in a Host header."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """Of every request."""
+        return (("Authorization", f"Bearer {self.key}"),) if self.key else ()
 
     @property
     def url(self) -> str:
@@ -102,7 +109,7 @@ def _dimension(size: Any) -> Dimension:
 
 def _ask(target: Target, method: str, path: str) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(target.host, target.port, timeout=PATIENCE)
-    headers = {"Content-Type": "application/json"} if method == "POST" else {}
+    headers = dict(target.headers) | ({"Content-Type": "application/json"} if method == "POST" else {})
     try:
         connection.request(method, target.prefix + path, b"{}" if method == "POST" else None, headers)
         answer = connection.getresponse()
