@@ -71,6 +71,7 @@ def test_events() -> None:
         states.EVICTED | {"seq": 4812, "time": 50531.252, "kind": "config", "model": "", "text": "memory.oom.group is 1"},
     ]
     assert_golden("events.txt", text(table(events)))
+    assert_golden("events_figures.txt", text(table(events[1:2], figures=True)))
 
 
 def test_explain() -> None:

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from wakeful import clock
 from wakeful.cli.client import PREFIX, Client, Failure
-from wakeful.cli.figures import event_line
-from wakeful.cli.looks import Looks
+from wakeful.cli.figures import GAP, event_line
+from wakeful.cli.looks import Looks, printable
 from wakeful.cli.output import Output, add_client_options, answered, seconds_of
 from wakeful.cli.parser import DONE, Parser
 from wakeful.cli.status import NOT_REACHABLE, UNAVAILABLE
@@ -37,15 +37,20 @@ def run(arguments: Namespace) -> int:
         answer = client.get(f"{PREFIX}/events", limit=arguments.limit, **wanted)
         if arguments.follow:
             follow(client, output, answer, wanted)
-        output.result("events", answer, lambda _: table(answer["events"]))
+        output.result("events", answer, lambda _: table(answer["events"], figures=output.verbose))
         return DONE
 
     return answered(arguments, work)
 
 
-def table(events: list[dict[str, Any]]) -> list[str]:
+def table(events: list[dict[str, Any]], *, figures: bool = False) -> list[str]:
     width = min(max((len(event["model"]) for event in events), default=0), WIDEST)
-    return [event_line(event, width=width) for event in events]
+    return [line for event in events for line in _lines(event, width, figures)]
+
+
+def _lines(event: dict[str, Any], width: int, figures: bool, _: Looks | None = None) -> list[str]:
+    shown = GAP.join(f"{name}={value}" for name, value in event["figures"].items())
+    return [event_line(event, width=width), *([f"{'':<13}{printable(shown)}"] if figures and shown else [])]
 
 
 def follow(client: Client, output: Output, answer: dict[str, Any], wanted: dict[str, Any]) -> NoReturn:
@@ -53,12 +58,8 @@ def follow(client: Client, output: Output, answer: dict[str, Any], wanted: dict[
     width = 0
     for event in _coming(client, output, answer, wanted):
         width = min(max(width, len(event["model"])), WIDEST)
-        output.result("event", event, partial(_line, event, width))
+        output.result("event", event, partial(_lines, event, width, output.verbose))
     raise AssertionError("they never end")
-
-
-def _line(event: dict[str, Any], width: int, _: Looks) -> list[str]:
-    return [event_line(event, width=width)]
 
 
 def _coming(client: Client, output: Output, answer: dict[str, Any], wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -60,6 +60,7 @@ INTRODUCTION = """\
 
 **Which daemon.** Verbs that talk to one take `--url`, else the variable `{url_variable}`, else `{url}`. A [key](how-to/keys.md) comes from
 `{key_variable}` or from `--key-file`; there is no option for the key itself, which others on the machine could read.
+Where `https://` is signed by an authority of your own, `SSL_CERT_FILE` names its certificate.
 
 **For programs.** `--json` prints one object: `{{"wakeful": 1, "kind": "ps", "data": ...}}`, or `"error": {{"code", "message", "hint", "exit"}}`
 instead. `events --follow` and `ps --watch` print one a line. What asks a daemon has in `data` what the [routes](http.md) below `/wakeful/v1` answer:
