@@ -35,6 +35,10 @@ def test_its_facts_are_the_daemons(daemon: Daemon, visit: Open) -> None:
         seen.see("th code", tensor)
     seen.see("td", "FP32 [any, 4]")
     seen.see("table.settings th", "max_batch_size")
+    seen.see("table.settings td", "models.toml:9")
+    assert seen.page.locator("table.settings th", has_text="queue_limit").count() == 0
+    seen.see("#settings ~ *, .panel", "all (").get_by_role("button", name="all (").click()
+    seen.see("table.settings th", "queue_limit")
     assert seen.page.title() == "ident · Wakeful"
 
 
@@ -174,9 +178,11 @@ def test_explained_in_the_daemons_words(daemon: Daemon, visit: Open) -> None:
     seen.see(".title .state", "asleep")
 
     def same() -> bool:
-        """It says how long ago, so both are asked until they fall into the same second."""
-        shown: str = seen.see("[data-test=explain]").inner_text()
-        said: str = daemon.call("GET", "/wakeful/v1/models/titles/explain?wake=1")[1]["text"]
-        return shown.split()[:4] == said.split()[:4] and len(shown.splitlines()) == len(said.splitlines())
+        """It says how long ago, so words are compared that no clock changes."""
+        shown = seen.page.evaluate("[...document.querySelectorAll('[data-test=explain] dt')].map((label) => label.textContent)")
+        said = daemon.call("GET", "/wakeful/v1/models/titles/explain?wake=1")[1]
+        first: str = seen.see("[data-test=explain] p").inner_text()
+        return bool(shown == [line["label"] for line in said["lines"]] and first.split()[:3] == said["text"].split()[:3])
 
     seen.until(same, "the explanation is the daemon's")
+    seen.see(".plan", "If a request came now:")

@@ -57,7 +57,7 @@ export function roundTop(value) {
   return [1, 1.5, 2, 3, 5, 7.5, 10].find((step) => step * power >= value) * power;
 }
 
-const ago = (age) => (age < 1 ? "now" : `−${seconds(age).replace(" 00s", "").replace("m 00s", " min").replace("h 00m", " h")}`);
+const ago = (age) => (age < 1 ? "now" : `−${seconds(age).replace("m 00s", " min").replace("h 00m", " h")}`);
 
 /** What stands around a chart of columns over time: caption with the newest values, cursor by mouse and arrows, and a table of the last rows. */
 export function Plot({ title, summary, from, step, length, describe, head, cells, height = 120, marks = [], legend, tools, children }) {

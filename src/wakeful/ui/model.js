@@ -121,7 +121,7 @@ function Batches({ detail }) {
         <svg viewBox="0 0 10 ${H}" preserveAspectRatio="none" aria-hidden="true"><rect class="bar" x="1" width="8" y=${H - (H * one.count) / top} height=${(H * one.count) / top} /></svg>
         <b>${one.count || ""}</b><span>${label(one, index)}</span>${limit && html`<em>max_batch_size ${most}</em>`}</li>`;
     })}</ul>
-    <p class="muted">${model.batching}.</p>
+    <p class="muted">${model.merges ? "Requests are merged" : "Requests are not merged"}: ${model.batching}.</p>
     ${cost ? html`<${Cost} cost=${cost} most=${most} />` : html`<p class="muted">What a run costs is not learnt yet.</p>`}
   </figure>`;
 }
@@ -129,7 +129,7 @@ function Batches({ detail }) {
 function Cost({ cost, most }) {
   const rows = Math.max(2, most);
   const top = roundTop(cost.a + cost.b * rows);
-  return html`<div class="cost"><p>A run takes about <b>${seconds(cost.a)} + ${seconds(cost.b)} × rows</b>: ${[1, 8, most].filter((number, index, all) => number <= most && all.indexOf(number) === index)
+  return html`<div class="cost"><p>A run takes about <b>${seconds(cost.a)} + ${cost.b < 1e-6 ? "0 µs" : seconds(cost.b)} × rows</b>: ${[1, 8, most].filter((number, index, all) => number <= most && all.indexOf(number) === index)
       .map((number) => `${seconds(cost.a + cost.b * number)} for ${number}`).join(", ")}.</p>
     <div class="plot h60" role="img" aria-label=${`Learnt time of a run, ${seconds(cost.a + cost.b)} for one row to ${seconds(cost.a + cost.b * most)} for ${most}`}>
       <svg viewBox="0 0 ${W} ${H}" preserveAspectRatio="none" aria-hidden="true"><path class="line s0" d=${`M0 ${H - (H * cost.a) / top}L${W} ${H - (H * (cost.a + cost.b * rows)) / top}`} /></svg>
@@ -140,7 +140,8 @@ function Cost({ cost, most }) {
 function Explain({ name, turn }) {
   const { value, error } = useFetched((signal) => look(`models/${named(name)}/explain?wake=1`, { signal }), [name, turn, store.key], 10);
   if (!value) return html`<p class="muted">${error ? error.message : "Asking …"}</p>`;
-  return html`<pre class="explain" tabindex="0" aria-label="Explanation" data-test="explain">${value.text}</pre>
+  return html`<div class="explain" data-test="explain"><p>${value.text.split("\n")[0]}</p>
+    <dl class="facts">${value.lines.map((line) => html`<div><dt>${line.label}</dt><dd>${line.text}</dd></div>`)}</dl></div>
     ${value.plan && html`<p class="plan"><b>If a request came now:</b> ${value.plan.text}</p>`}`;
 }
 
@@ -167,8 +168,8 @@ export function ModelPage({ name }) {
   if (!live) return html`<p class="blank">No model is called <b>${name}</b> here. <a href="#/">To the overview</a></p>`;
   const waiting = html`<p class="muted">${error ? error.message : "Reading …"}</p>`;
   const spans = html`<${Choice} label="Time shown" options=${Object.entries(SPANS).map(([key, { text }]) => [key, text])} value=${span} choose=${setSpan} />`;
-  return html`<div class="title"><h1>${live.key}</h1><${State} state=${live.state} /><span class="why" data-test="why">${live.reason}</span>
-      <${Dots} model=${live} /><${Actions} model=${live} ask=${setAsked} /></div>
+  return html`<div class="title"><h1>${live.key}</h1><${State} state=${live.state} /><${Dots} model=${live} />
+      <span class="why" data-test="why">${live.reason}</span><${Actions} model=${live} ask=${setAsked} /></div>
     ${live.description && html`<p class="muted">${live.description}</p>`}
     <div class="pair">
       <${Panel} title="Why it is so" id="why"><${Explain} name=${live.key} turn=${`${turn} ${live.state}`} /><//>

@@ -32,9 +32,10 @@ function withEvents(picture, events) {
 export function apply(picture, { kind, data }, now) {
   if (kind === "snapshot") {
     const again = picture.daemon !== null && (data.seq < picture.seq || data.daemon.pid !== picture.daemon.pid);
+    const daemon = { ...data.daemon, since: data.time - data.daemon.up_seconds };
     const models = new Map(data.models.map((model) => [model.key, moments(model, now)]));
     return {
-      ...picture, daemon: data.daemon, models, seq: data.seq, time: data.time, at: now, ticks: picture.ticks + 1,
+      ...picture, daemon, models, seq: data.seq, time: data.time, at: now, ticks: picture.ticks + 1,
       events: again ? [] : picture.events, lives: picture.lives + (again ? 1 : 0),
     };
   }

@@ -1,20 +1,26 @@
 // The daemon itself: what it found, how it is configured, what it runs on.
 
-import { Panel, html, useFetched } from "./dom.js";
+import { useState } from "./vendor/hooks.js";
+import { Choice, Panel, html, useFetched } from "./dom.js";
 import { bytes, clock, count, plural, seconds } from "./format.js";
 import { look } from "./net.js";
 import { shown, store } from "./store.js";
 
 /** In two tables beside each other, where there is room. */
 export function Settings({ settings }) {
-  const half = Math.ceil(settings.length / 2);
-  return html`<div class="pair"><${Half} settings=${settings.slice(0, half)} part="1" /><${Half} settings=${settings.slice(half)} part="2" /></div>`;
+  const [all, setAll] = useState(false);
+  const chosen = all ? settings : settings.filter((one) => one.source !== "default");
+  const half = Math.ceil(chosen.length / 2);
+  return html`<${Choice} label="Which settings" options=${[[false, `set (${settings.filter((one) => one.source !== "default").length})`], [true, `all (${settings.length})`]]}
+      value=${all} choose=${setAll} />
+    <div class="pair"><${Half} settings=${chosen.slice(0, half)} part="1" /><${Half} settings=${chosen.slice(half)} part="2" /></div>`;
 }
 
 const Half = ({ settings, part }) => html`<div class="scroll" tabindex="0" role="region" aria-label=${`Settings, part ${part}`}><table class="settings">
   <thead><tr><th scope="col">setting</th><th scope="col">value</th><th scope="col">from</th></tr></thead>
   <tbody>${settings.map((one) => html`<tr><th scope="row"><code>${one.key}</code></th>
-    <td><code>${typeof one.value === "string" ? one.value : JSON.stringify(one.value)}</code></td><td class="muted">${one.source ?? "–"}</td></tr>`)}</tbody>
+    <td>${one.value === null ? html`<span class="muted">not set</span>`
+      : html`<code>${typeof one.value === "string" ? one.value : JSON.stringify(one.value)}</code>`}</td><td class="muted">${one.source ?? "–"}</td></tr>`)}</tbody>
 </table></div>`;
 
 export const Facts = ({ facts }) => html`<dl class="facts">${facts.filter(Boolean).map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
@@ -44,7 +50,7 @@ export function SystemPage() {
     <div class="pair">
       <${Panel} title="Daemon" id="daemon"><${Facts} facts=${[
         ["version", `Wakeful ${daemon.version}, Python ${daemon.python}`], ["process", `${daemon.pid}, ${daemon.condition}`],
-        ["up", `${seconds(daemon.up_seconds)}, since ${clock(time - daemon.up_seconds, { day: true })}`],
+        ["up", `${seconds(Math.max(time - daemon.since, 0))}, since ${clock(daemon.since, { day: true })}`],
         ["listens", `${daemon.url}${daemon.grpc_port ? `, gRPC on port ${daemon.grpc_port}` : ""}`], ["cores", String(daemon.cores)],
         ["memory", `${bytes(memory.used)} used by models of ${bytes(memory.budget)}: ${memory.source}`], ["kept free", bytes(memory.margin)],
         ["models", Object.entries(daemon.models).map(([name, number]) => `${number} ${name}`).join(", ")],
