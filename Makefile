@@ -71,15 +71,16 @@ bench-quick: $(VENV)/.installed-test
 	$(BIN)/python -m bench --quick --only A,C,D,H,J --out bench/results/quick $(BENCH)
 
 # The pages that are made from the code.
-docs: docs/configuration.md docs/errors.md docs/events.md docs/grpc.md docs/http.md docs/metrics.md
+docs: docs/cli.md docs/configuration.md docs/errors.md docs/events.md docs/grpc.md docs/http.md docs/metrics.md
 
+docs/cli.md: PAGE = wakeful.cli.reference
 docs/configuration.md: PAGE = wakeful.config.reference
 docs/errors.md: PAGE = wakeful.frontends.http.reference
 docs/events.md: PAGE = wakeful.telemetry.event_kinds
 docs/grpc.md: PAGE = wakeful.frontends.grpc.method_reference
 docs/http.md: PAGE = wakeful.frontends.http.route_reference
 docs/metrics.md: PAGE = wakeful.telemetry.reference
-docs/configuration.md docs/errors.md docs/events.md docs/grpc.md docs/http.md docs/metrics.md: $(VENV)/.installed always
+docs/cli.md docs/configuration.md docs/errors.md docs/events.md docs/grpc.md docs/http.md docs/metrics.md: $(VENV)/.installed always
 	$(BIN)/python -m $(PAGE) > $@.new
 	mv $@.new $@
 
