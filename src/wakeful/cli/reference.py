@@ -65,6 +65,7 @@ Where `https://` is signed by an authority of your own, `SSL_CERT_FILE` names it
 **For programs.** `--json` prints one object: `{{"wakeful": 1, "kind": "ps", "data": ...}}`, or `"error": {{"code", "message", "hint", "exit"}}`
 instead. `events --follow` and `ps --watch` print one a line. What asks a daemon has in `data` what the [routes](http.md) below `/wakeful/v1` answer:
 bytes, seconds, and times in seconds since 1970; null is what is not known. Fields are added, and never come to mean something else.
+[Every form](reference/json.md) has a JSON Schema.
 
 **For people.** Colours: `--color`, then `NO_COLOR`, then `FORCE_COLOR` or `CLICOLOR_FORCE`, then whether it is a terminal (and not `TERM=dumb`).
 Symbols beyond ASCII only where the locale is UTF-8. Off a terminal nothing is cut and nothing has a colour.

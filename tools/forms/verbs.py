@@ -1,0 +1,79 @@
+"""What the verbs print with --json: `data` of one object."""
+
+from tools.forms.routes import CHECK, EVENT, EVENTS, EXPLAIN, PLAN, SETTING, STATE, STATES
+from tools.forms.schema import ANYTHING, BYTES, COUNT, FLAG, NUMBER, SECONDS, TEXT, Fields, Schema, inline, many, maybe, table, word
+
+_FAILED = inline({"code": (TEXT, ""), "message": (TEXT, "")})
+
+
+def _change(title: str, meaning: str, fields: Fields) -> Schema:
+    """Of some of its fields only what applies: an error, or what was done, or with --dry-run what would be."""
+    one: Fields = {"model": (TEXT, "its key"), "error": (_FAILED, "why not; then nothing else"), **fields}
+    return table(title, meaning, {
+        "dry_run": (FLAG, "nothing was done"),
+        "models": (many(inline(one, optional=[name for name in one if name != "model"])), "one after the other"),
+    })
+
+
+_DONE: Fields = {"seconds": (SECONDS, "that it took"), "changed": (FLAG, "false: it was so already")}
+_HELD: Fields = {"bytes": (BYTES, "that it holds, or held"), "measured": (FLAG, "or expected")}
+_PLAN: Fields = {"plan": (maybe(PLAN), "with --dry-run; null: it is awake already")}
+
+_PROBLEM = inline({
+    "severity": (word("error", "warning"), ""), "code": (TEXT, "unknown-key, wrong-type, ...: stable"), "message": (TEXT, ""),
+    "file": (maybe(TEXT), "or words, as `option --port`"), "line": (maybe(COUNT), ""), "column": (maybe(COUNT), "1 for the first character"),
+    "width": (maybe(COUNT), "characters that it is about"), "key": (TEXT, "with its table"), "hint": (maybe(TEXT), "what to write instead"),
+})
+_TWO_BYTES = inline({"shipped": (BYTES, ""), "prepared": (BYTES, "")})
+_TWO_SECONDS = inline({"shipped": (SECONDS, ""), "prepared": (SECONDS, "")})
+_COPY: Fields = {
+    "model": (TEXT, "its key"),
+    "result": (word("made", "kept", "compared", "removed", "none", "failed"), "what came of it"),
+    "reason": (TEXT, "why there is no copy"),
+    "bytes": (BYTES, "of the copy"), "equal": (FLAG, "whether it answers as the model does, but for rounding"),
+    "difference": (maybe(NUMBER), "largest one of two elements"), "inputs": (COUNT, "made-up ones that were compared"), "remark": (maybe(TEXT), ""),
+    "load_seconds": (_TWO_SECONDS, "of a load"), "private_bytes": (_TWO_BYTES, "of a replica"),
+}
+
+VERBS: dict[str, Schema] = {
+    "ps": STATE,
+    "events": EVENTS,
+    "event": EVENT,
+    "explain": EXPLAIN,
+    "load": _change("load", "What came of each.", _DONE | _HELD | _PLAN),
+    "unload": _change("unload", "What came of each.", {
+        **_DONE, "bytes": (BYTES, "that it has freed, or would"), "queue": (COUNT, "with --dry-run"), "running": (COUNT, "with --dry-run"),
+    }),
+    "pin": _change("pin", "What came of each.", _DONE | _PLAN),
+    "unpin": _change("unpin", "What came of each.", {
+        "changed": (FLAG, "false: it was not pinned"), "sleeps_in": (maybe(SECONDS), "if nobody asks for it"), "pinned": (FLAG, "with --dry-run"),
+    }),
+    "infer": table("infer", "One call.", {
+        "model": (TEXT, "its key"), "seconds": (SECONDS, "from here to the answer"), "state_before": (word(*STATES), ""),
+        "answer": (ANYTHING, "as the Open Inference Protocol has it"),
+    }),
+    "call": table("call", "The call of `infer --curl` or `--python`.", {"text": (TEXT, "command or program")}),
+    "health": table("health", "Whether the daemon takes requests.", {"good": (FLAG, ""), "text": (TEXT, "ready, live, or why not")}),
+    "check": table("check", "What is wrong with a configuration.", {
+        "errors": (COUNT, ""), "warnings": (COUNT, ""), "problems": (many(_PROBLEM), "in the order of the file"),
+        "models": (maybe(many(TEXT)), "keys of those that would be served; null where an error leaves it open"),
+        "pipelines": (maybe(many(TEXT)), "likewise"),
+    }),
+    "config": table("settings", "The settings that count.", {"files": (many(TEXT), "that were read"), "settings": (many(SETTING), "")}),
+    "doctor": table("checks", "Whether this machine can do it.", {"checks": (many(CHECK), "")}),
+    "prepare": table("copies", "What came of each model's copy.", {
+        "models": (many(inline(_COPY, optional=[name for name in _COPY if name not in ("model", "result")])), "one after the other"),
+    }),
+    "version": table("version", "This program.", {"version": (TEXT, ""), "python": (TEXT, ""), "system": (TEXT, "")}),
+}
+"""By kind."""
+FAILURE = table("failure", "Any verb that has no answer.", {
+    "wakeful": ({"const": 1}, "the format"),
+    "error": (inline({"code": (TEXT, "as the page on errors has it, or unreachable"), "message": (TEXT, ""), "hint": (maybe(TEXT), ""),
+                      "exit": (COUNT, "the exit status")}), ""),
+})
+
+
+def envelope(kind: str, data: Schema) -> Schema:
+    """The object that is printed."""
+    return table("", "", {"wakeful": ({"const": 1}, "the format"), "kind": ({"const": kind}, "of the answer"), "data": (data, "the answer")})
