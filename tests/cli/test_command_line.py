@@ -33,6 +33,22 @@ def test_help_names_every_verb() -> None:
     assert all(f"wakeful {verb} " in done.stdout for verb in VERBS)
 
 
+def test_help_of_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    for asked in (["help", "ps"], ["help", "config", "show"]):
+        pages = []
+        for arguments in (asked, [*asked[1:], "--help"]):
+            with pytest.raises(SystemExit) as left:
+                main(arguments, 0.0)
+            assert left.value.code == 0
+            pages.append(capsys.readouterr().out)
+        assert pages[0] == pages[1]
+        assert pages[0].startswith(f"usage: wakeful {' '.join(asked[1:])} ")
+    assert main(["help", "config"], 0.0) == 0
+    assert "wakeful config schema" in capsys.readouterr().out
+    assert main(["help", "nothing"], 0.0) == 2
+    assert "wakeful has no verb nothing" in capsys.readouterr().err
+
+
 def test_no_verb_is_wrong_use() -> None:
     done = wakeful()
     assert (done.returncode, done.stdout) == (2, "")

@@ -45,6 +45,8 @@ def dispatch(program: str, verbs: Mapping[str, Entry], text: str, arguments: Seq
         print(text, end="", file=sys.stderr)
         return WRONG_USE
     name, *rest = arguments
+    if name == "help" and rest:  # of a verb
+        return dispatch(program, verbs, text, [*rest, "--help"], started)
     if name in ("-h", "--help", "help"):
         print(text, end="")
         return DONE
