@@ -213,7 +213,7 @@ class App:
         url, took = self.watch.url, show_seconds(monotonic() - self._started)
         where = url if grpc_port is None else f"{url}, gRPC on port {grpc_port}"
         self.events.emit(
-            "ready", "", f"{where}  {count} model{'' if count == 1 else 's'}, in {took}; Ctrl-C stops", port=http.getsockname()[1],
+            "ready", "", f"{where}; {count} model{'' if count == 1 else 's'}, in {took}; Ctrl-C stops", port=http.getsockname()[1],
             grpc_port=grpc_port, grpc_library=self.doors.grpc_library, models=count, cores=self.cores, budget=self.supervisor.budget,
         )
 

@@ -55,10 +55,18 @@ def test_no_verb_is_wrong_use() -> None:
     assert "wakeful serve --demo" in done.stderr
 
 
-def test_unknown_verb_and_option() -> None:
+def test_unknown_verb_and_option(tmp_path: Path) -> None:
     done = wakeful("server")
     assert done.returncode == 2
-    assert "there are serve" in done.stderr
+    assert "did you mean serve?" in done.stderr
+    assert "did you mean ps?" in wakeful("list").stderr
+    assert "there are serve, ps" in wakeful("fetch").stderr
+    done = wakeful("serve", str(tmp_path))
+    assert done.returncode == 2
+    assert f"did you mean --models-dir {tmp_path}?" in done.stderr
+    (tmp_path / "models.toml").touch()
+    assert f"did you mean --config {tmp_path}/models.toml?" in wakeful("serve", str(tmp_path / "models.toml")).stderr
+    assert f"did you mean --models-dir {tmp_path}?" in wakeful("check", "--port", "1", "a.toml", str(tmp_path)).stderr
     done = wakeful("serve", "--prot", "1")
     assert done.returncode == 2
     assert "did you mean --port?" in done.stderr

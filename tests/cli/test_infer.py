@@ -36,7 +36,7 @@ def test_zeros_and_random(daemon: Daemon) -> None:
     assert first == again != other
 
 
-def test_values_of_a_file_and_of_stdin(daemon: Daemon, tmp_path: Path) -> None:
+def test_values_of_a_file_of_stdin_and_as_they_are(daemon: Daemon, tmp_path: Path) -> None:
     right = daemon.infer("demo-model", "input", [1, 2, 3, 4], [1, 4])[1]["outputs"]
     forms = (
         [[1, 2, 3, 4]], {"input": [[1, 2, 3, 4]]}, {"inputs": [{"name": "input", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]},
@@ -45,6 +45,7 @@ def test_values_of_a_file_and_of_stdin(daemon: Daemon, tmp_path: Path) -> None:
         file = tmp_path / "input.json"
         file.write_text(json.dumps(form), encoding="utf-8")
         assert data_of(ask(daemon, "infer", "demo-model", str(file), "--json"))["answer"]["outputs"] == right
+        assert data_of(ask(daemon, "infer", "demo-model", json.dumps(form), "--json"))["answer"]["outputs"] == right
     command = [sys.executable, "-m", "wakeful", "infer", "demo-model", "-", "--url", daemon.url]
     done = subprocess.run(command, input="[[1, 2, 3, 4]]", capture_output=True, text=True, check=True, timeout=60, env=os.environ | UTF8)
     assert "in   input FP32 [1, 4]  1 2 3 4\n" in done.stdout

@@ -56,6 +56,9 @@ def test_a_file_that_is_there_stays(models: Path, capsys: pytest.CaptureFixture[
 def test_a_directory_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", str(tmp_path / "nowhere")], 0.0) == 2
     assert "nowhere is no directory" in capsys.readouterr().err
+    (tmp_path / "a.onnx").touch()
+    assert main(["init", str(tmp_path / "a.onnx")], 0.0) == 2
+    assert f"name the one that it lies in: wakeful init {tmp_path}" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert main(["init", str(tmp_path / "empty")], 0.0) == 0
     assert "0 models found\n" in capsys.readouterr().out

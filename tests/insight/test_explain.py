@@ -138,7 +138,7 @@ def test_a_forecast_in_words() -> None:
         "would evict resnet50 (118 MiB): least recently used, idle 2m 51s",
         "would keep fraud (pinned), search (busy); ready in about 45 ms",
     ]
-    assert in_words(found._replace(evict=[], keep=[]), "titles", None) == "would wake titles: needs 61 MiB (measured), free 22 MiB of 512 MiB"
+    assert in_words(found._replace(evict=[]), "titles", None) == "would wake titles: needs 61 MiB (measured), free 22 MiB of 512 MiB"
     refused = found._replace(evict=[], refusal="fraud pinned", retry_in=4.0, measured=False)
     assert in_words(refused, "titles", None).split("\n") == [
         "cannot wake titles: needs 61 MiB (expected), free 22 MiB of 512 MiB", "because fraud pinned; in 4.0 s it could",
@@ -158,6 +158,13 @@ def test_the_first_line(state: str, more: dict[str, Any], end: str) -> None:
     view = {"key": "m", "state": state, "wakes_in": None, "sleeps_in": None, "retry_in": None, "pinned": False} | more
     assert explain.headline(view, None, 100.0) == f"m is {state}.{end}"
     assert explain.headline(view, 40.0, 100.0).startswith(f"m is {state} since {explain.clock(40.0)} (1m 00s).")
+
+
+def test_an_error_that_is_the_reason_is_told_once() -> None:
+    view = {"state": "failed", "reason": "m.onnx is cut short"}
+    event = Event(7, 60.0, "refuse", "m", "load failed: m.onnx is cut short; not tried again for 1.0 s", {})
+    assert explain.because(view, event, 120.0) == "m.onnx is cut short (event 7, 1m 00s ago)"
+    assert explain.because(view | {"reason": "its load failed"}, event, 120.0) == f"its load failed (event 7, 1m 00s ago: {event.text})"
 
 
 def test_reasons_of_events() -> None:

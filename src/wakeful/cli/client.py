@@ -26,7 +26,7 @@ _BY_STATUS = {
     409: ("conflict", NO), 413: ("too_large", WRONG_USE), 429: ("overloaded", UNAVAILABLE), 500: ("execution_failed", NO),
     503: ("unavailable", UNAVAILABLE), 504: ("timeout", UNAVAILABLE),
 }
-_KEY_HINT = f"show a key: {KEY_VARIABLE}=..., or --key-file FILE"
+_KEY_HINT = f"{{}}: {KEY_VARIABLE}=..., or --key-file FILE"
 
 
 class Failure(Exception):
@@ -90,7 +90,7 @@ class Client:
         if value is None or not isinstance(value.get("error"), str):
             return Failure("unavailable", f"what answers at {self.address} is not Wakeful (status {status})", NOT_REACHABLE, _elsewhere())
         code, leaves = _BY_STATUS.get(status, ("unavailable", UNAVAILABLE))
-        hint = _KEY_HINT if leaves == NOT_ALLOWED else None
+        hint = _KEY_HINT.format("show a key" if status == 401 else "show another key") if leaves == NOT_ALLOWED else None  # noqa: PLR2004 - HTTP
         return Failure(str(value.get("code") or code), value["error"], leaves, hint)
 
 

@@ -42,7 +42,7 @@ class Line(NamedTuple):
 
 def add_arguments(parser: Parser) -> None:
     parser.usage = f"{parser.prog} {'|'.join(SHELLS)}"
-    parser.epilog = None
+    parser.epilog = "Its first line says where to put it; to try it in bash: eval \"$(wakeful completion bash)\"."
     parser.add_argument("shell", choices=SHELLS)
 
 

@@ -24,7 +24,7 @@ SHOWN_VALUES = 8
 def add_arguments(parser: Parser) -> None:
     parser.usage = f"{parser.prog} MODEL [INPUT] [option ...]"
     parser.add_argument("model", metavar="MODEL", help="a name, or a name:version")
-    what = 'zeros (default), random, a file or - for stdin: a request in JSON, {"name": nested lists}, or lists for the only input'
+    what = 'zeros (default), random, or JSON, as it is, in a file or on stdin (-): a request, {"name": nested lists}, or lists for the only input'
     parser.add_argument("input", nargs="?", default="zeros", metavar="INPUT", help=what)
     parser.add_argument("--rows", type=_count, default=1, metavar="N", help="of made-up inputs: the first dimension where it is free (default 1)")
     parser.add_argument("--size", type=_count, default=1, metavar="N", help="of made-up inputs: other free dimensions (default 1)")

@@ -48,14 +48,15 @@ def _maker(datatype: str, how: str, source: random.Random) -> Callable[[], Any]:
 
 
 def read(place: str, inputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A whole request, from JSON in a file or on stdin ("-"): a request of the Open Inference Protocol; `{"name": nested lists}`; or nested lists
+    """A whole request, from JSON as it is, in a file or on stdin ("-"): a request of the Open Inference Protocol; `{"name": nested lists}`; or nested lists
     for a model with one input. Raises Failure."""
+    as_it_is = place.lstrip().startswith(("{", "["))
     try:
-        text = sys.stdin.read() if place == "-" else Path(place).read_text("utf-8")
+        text = place if as_it_is else sys.stdin.read() if place == "-" else Path(place).read_text("utf-8")
         value = json.loads(text)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        hint = f"or one of {', '.join(MADE_UP)}" if place != "-" else None
+        hint = f"or JSON such as [[1, 2]], or one of {', '.join(MADE_UP)}" if place != "-" else None
         raise Failure("invalid_input", f"{'stdin' if place == '-' else place}: {reason}", WRONG_USE, hint) from None
     if isinstance(value, dict) and isinstance(value.get("inputs"), list):
         return value

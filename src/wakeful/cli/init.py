@@ -27,6 +27,7 @@ COLUMN = 34
 
 def add_arguments(parser: Parser) -> None:
     parser.usage = "wakeful init [DIR] [--print]"
+    parser.epilog = None
     parser.add_argument("directory", nargs="?", type=Path, default=Path("models"), metavar="DIR", help="directory with models (default: models)")
     parser.add_argument("--print", action="store_true", dest="only_print", help="show the file instead of writing it")
 
@@ -34,7 +35,8 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: Namespace) -> int:
     directory: Path = arguments.directory
     if not directory.is_dir():
-        complain(f"{directory} is no directory", ("hint", f"mkdir {directory}, and put models into it; or name another one"))
+        there, missing = f"name the one that it lies in: wakeful init {directory.parent}", f"mkdir {directory}, and put models into it; or name another one"
+        complain(f"{directory} is no directory", ("hint", there if directory.exists() else missing))
         return WRONG_USE
     skipped: list[Problem] = []
     try:

@@ -2,8 +2,10 @@
 
 import argparse
 import difflib
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from wakeful.cli.status import DONE, NO, WRONG_USE
@@ -40,11 +42,20 @@ class Parser(argparse.ArgumentParser):
         arguments, unknown = self.parse_known_intermixed_args(args)  # options may stand between names
         if unknown:
             name = unknown[0].partition("=")[0]
-            near = difflib.get_close_matches(name, self._option_string_actions, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"{self.prog} --help shows what there is"
-            complain(f"{self.prog} does not know {name}", ("hint", hint))
+            complain(f"{self.prog} does not know {name}", ("hint", self._hint(name)))
             sys.exit(WRONG_USE)
         return arguments
+
+    def _hint(self, name: str) -> str:
+        known = self._option_string_actions
+        near = difflib.get_close_matches(name, known, n=1)
+        if near:
+            return f"did you mean {near[0]}?"
+        if not name.startswith("-") and "--models-dir" in known and Path(name).exists():  # what people try first
+            place = Path(name)
+            config = place.is_file() and place.suffix in (".toml", ".json") and "--config" in known
+            return f"did you mean {'--config' if config else '--models-dir'} {shlex.quote(str(place if config or place.is_dir() else place.parent))}?"
+        return f"{self.prog} --help shows what there is"
 
     def error(self, message: str) -> NoReturn:
         complain(message, ("hint", f"{self.prog} --help shows what there is"))

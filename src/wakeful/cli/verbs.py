@@ -1,5 +1,6 @@
 """What a verb is, and how one of several is found and run."""
 
+import difflib
 import importlib
 import sys
 from argparse import Namespace
@@ -39,6 +40,20 @@ def listed(program: str, verbs: Mapping[str, Entry]) -> str:
     return "\n".join(f"  {program} {name:<{width}} {entry.summary}" for name, entry in verbs.items())
 
 
+ELSEWHERE = {
+    "list": "ps", "ls": "ps", "status": "ps", "start": "serve", "run": "serve", "stop": "unload", "sleep": "unload", "wake": "load", "predict": "infer",
+    "call": "infer", "logs": "events", "log": "events", "why": "explain", "validate": "check", "new": "init",
+}
+"""What other programs call it."""
+NEAR = 0.7
+"""Of difflib: less and fetch would be bench."""
+
+
+def _hint(name: str, verbs: Mapping[str, Entry]) -> str:
+    near = [ELSEWHERE[name]] if ELSEWHERE.get(name) in verbs else difflib.get_close_matches(name, verbs, n=1, cutoff=NEAR)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(verbs)}"
+
+
 def dispatch(program: str, verbs: Mapping[str, Entry], text: str, arguments: Sequence[str], started: float) -> int:
     """Run the verb that the first argument names and return its exit status. `text` is the help for all of them."""
     if not arguments:
@@ -51,7 +66,7 @@ def dispatch(program: str, verbs: Mapping[str, Entry], text: str, arguments: Seq
         print(text, end="")
         return DONE
     if name not in verbs:
-        complain(f"{program} has no verb {name}", ("hint", f"there are {', '.join(verbs)}"))
+        complain(f"{program} has no verb {name}", ("hint", _hint(name, verbs)))
         return WRONG_USE
     entry = verbs[name]
     if entry.group:

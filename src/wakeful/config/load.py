@@ -291,7 +291,8 @@ def _scanned(
 ) -> tuple[list[ModelSettings], set[Path]]:
     if not models_dir.is_dir():
         what = "is not a directory" if models_dir.exists() else "does not exist"
-        report.append(Problem("models-dir", f"the models directory {models_dir} {what}", Place("option --models-dir")))
+        hint = f"name the directory that it lies in: --models-dir {shlex.quote(str(models_dir.parent))}" if models_dir.exists() else None
+        report.append(Problem("models-dir", f"the models directory {models_dir} {what}", Place("option --models-dir"), hint=hint))
         return [], set()
     try:
         return scan_directory(models_dir, template, models, report)

@@ -106,7 +106,8 @@ def because(view: View, event: Event | None, now: float) -> str:
         passed_over = figures.get("passed_over")
         return f"{text}. Passed over: {passed_over}" if passed_over else text
     if view["state"] in ("asleep", "failed"):
-        return f"{reason} (event {event.seq}, {wording.ago(max(now - event.time, 0.0))}: {event.text})"
+        told = "" if reason in event.text else f": {event.text}"  # an error that is the reason need not stand there twice
+        return f"{reason} (event {event.seq}, {wording.ago(max(now - event.time, 0.0))}{told})"
     return f"{reason}; last {event.kind} (event {event.seq}): {event.text}"
 
 
@@ -130,7 +131,8 @@ def _now(model: Model, view: View) -> list[Line]:
 
 def _batching(model: Model) -> list[Line]:
     merges, limits, costs = model.interface.merges, model.batcher.limits, model.batcher.costs
-    text = f"{'on' if merges else 'off'}: {model.interface.verdict.reason}"
+    undecided = "not tested yet; " if model.interface.undecided else ""
+    text = f"{'on' if merges else 'off'}: {undecided}{model.interface.verdict.reason}"
     if merges:
         text += f"; up to {limits.max_rows} rows a run, which waits for company 0 to {show_seconds(limits.max_delay)}"
     if costs.known:

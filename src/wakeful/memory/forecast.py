@@ -92,7 +92,7 @@ def in_words(forecast: Forecast, model: str, seconds: float | None) -> str:
         lines.append(f"because {forecast.refusal}{when}")
         return "\n".join(lines)
     lines += [f"would evict {one.model} ({show_bytes(one.bytes)}): {one.text}" for one in forecast.evict]
-    kept = ", ".join(f"{one.model} ({one.text})" for one in forecast.keep)
+    kept = ", ".join(f"{one.model} ({one.text})" for one in forecast.keep if forecast.evict)  # where nobody goes, nobody wonders who stays
     ready = None if seconds is None else f"ready in about {show_seconds(seconds)}"
     lines += ["; ".join(part for part in (f"would keep {kept}" if kept else None, ready) if part)]
     return "\n".join(line for line in lines if line)

@@ -153,7 +153,7 @@ const Overview = () => html`<h1 class="hidden">Overview</h1><${Problems} />
 
 function Page({ route }) {
   if (!shown().daemon) {
-    if (store.status.state === "refused") return html`<p class="blank">${store.status.why}</p>`;
+    if (store.status.state === "refused") return html`<p class="blank">This daemon shows itself to those who have a key: “Key”, at the top, takes it. (${store.status.why})</p>`;
     return html`<p class="blank">${store.status.state === "retrying" ? "The daemon does not answer. This page goes on as soon as it does." : "Connecting …"}</p>`;
   }
   switch (route.page) {

@@ -14,7 +14,7 @@ export function Event({ event }) {
     <time datetime=${new Date(event.time * 1000).toISOString()} title=${clock(event.time, { day: true, millis: true })}>${clock(event.time)}</time>
     <span class="kind ${event.kind}">${event.kind}</span>
     <div class="what">${event.model && html`<${ModelLink} name=${event.model} /> `}<span>${event.text}</span>
-      ${figures.length > 0 && html`<details><summary>figures${event.reason ? `: ${event.reason}` : ""}</summary>
+      ${figures.length > 0 && html`<details><summary>${event.reason ? `${event.reason}, figures` : "figures"}</summary>
         <dl>${figures.map(([name, value]) => html`<div><dt>${name.replaceAll("_", " ")}</dt><dd>${valued(name, value)}</dd></div>`)}</dl>
         <p class="muted">number ${event.seq}${event.model && html`, <a href=${route(event.model)}>why ${event.model} is as it is</a>`}</p></details>`}
     </div>

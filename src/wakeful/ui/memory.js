@@ -55,7 +55,7 @@ function Bands({ history, memory, paint, tools }) {
   const tight = most > 0.2 * memory.budget;  // else the bands would be a line at the bottom
   const top = Math.max(tight ? Math.max(memory.budget, most) * 1.08 : most * 1.25, 1);
   const marks = tight ? [{ at: 1 - memory.budget / top, text: `budget ${bytes(memory.budget)}`, kind: "budget" }]
-    : [{ at: 0, text: `${bytes(top)}; the budget of ${bytes(memory.budget)} is far above` }];
+    : [{ at: 0, text: most ? `${bytes(top)}; the budget of ${bytes(memory.budget)} is far above` : "nothing is held" }];
   if (tight && memory.machine && memory.machine < top) marks.push({ at: 1 - memory.machine / top, text: `machine ${bytes(memory.machine)}`, kind: "limit" });
   const total = (index) => bytes(sums.at(-1)[index]);
   const describe = (index) => (known(index) ? [total(index), ...columns.filter(([, column]) => column[index])

@@ -122,7 +122,7 @@ export function ModelsPanel() {
       <tbody>${rows.map((model) => html`<${Row} key=${model.key} model=${model} next=${next(model)} spark=${store.sparks.get(model.key)}
         may=${mayChange()} ask=${handlers.ask} open=${handlers.open} />`)}</tbody>
     </table></div>
-    ${!rows.length && html`<p class="muted">${all.length ? "No model matches." : html`No models yet. Put files into the models directory, or see <code>wakeful init</code>.`}</p>`}
+    ${!rows.length && html`<p class="muted">${all.length ? "No model matches." : html`No models yet. Start the daemon with <code>--models-dir DIR</code>, and every model in DIR is here; for files that come later, <code>POST /v1/models/refresh</code>.`}</p>`}
     ${asked && html`<${Confirm} verb="unload" model=${shown().models.get(asked.key) ?? asked} close=${() => setAsked(null)} />`}
     ${open && html`<${Dialog} title=${`Replicas of ${open.key}`} close=${() => setOpened(null)}><${ReplicaTable} model=${open} />
       <p class="muted">${bytes(open.shared_bytes)} more are shared by all of them.</p>
