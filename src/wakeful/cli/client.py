@@ -90,7 +90,7 @@ class Client:
         if value is None or not isinstance(value.get("error"), str):
             return Failure("unavailable", f"what answers at {self.address} is not Wakeful (status {status})", NOT_REACHABLE, _elsewhere())
         code, leaves = _BY_STATUS.get(status, ("unavailable", UNAVAILABLE))
-        hint = _KEY_HINT.format("show a key" if status == 401 else "show another key") if leaves == NOT_ALLOWED else None  # noqa: PLR2004 - HTTP
+        hint = _KEY_HINT.format("show a key" if status == 401 else "show another key") if leaves == NOT_ALLOWED else None
         return Failure(str(value.get("code") or code), value["error"], leaves, hint)
 
 

@@ -48,8 +48,8 @@ def _maker(datatype: str, how: str, source: random.Random) -> Callable[[], Any]:
 
 
 def read(place: str, inputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A whole request, from JSON as it is, in a file or on stdin ("-"): a request of the Open Inference Protocol; `{"name": nested lists}`; or nested lists
-    for a model with one input. Raises Failure."""
+    """A whole request, from JSON as it is, in a file or on stdin ("-"): a request of the Open Inference Protocol; `{"name": nested lists}`; or
+    nested lists for a model with one input. Raises Failure."""
     as_it_is = place.lstrip().startswith(("{", "["))
     try:
         text = place if as_it_is else sys.stdin.read() if place == "-" else Path(place).read_text("utf-8")

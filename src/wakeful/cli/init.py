@@ -35,8 +35,9 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: Namespace) -> int:
     directory: Path = arguments.directory
     if not directory.is_dir():
-        there, missing = f"name the one that it lies in: wakeful init {directory.parent}", f"mkdir {directory}, and put models into it; or name another one"
-        complain(f"{directory} is no directory", ("hint", there if directory.exists() else missing))
+        missing = f"mkdir {directory}, and put models into it; or name another one"
+        hint = f"name the one that it lies in: wakeful init {directory.parent}" if directory.exists() else missing
+        complain(f"{directory} is no directory", ("hint", hint))
         return WRONG_USE
     skipped: list[Problem] = []
     try:

@@ -41,8 +41,8 @@ def listed(program: str, verbs: Mapping[str, Entry]) -> str:
 
 
 ELSEWHERE = {
-    "list": "ps", "ls": "ps", "status": "ps", "start": "serve", "run": "serve", "stop": "unload", "sleep": "unload", "wake": "load", "predict": "infer",
-    "call": "infer", "logs": "events", "log": "events", "why": "explain", "validate": "check", "new": "init",
+    "list": "ps", "ls": "ps", "status": "ps", "start": "serve", "run": "serve", "stop": "unload", "sleep": "unload", "wake": "load",
+    "predict": "infer", "call": "infer", "logs": "events", "log": "events", "why": "explain", "validate": "check", "new": "init",
 }
 """What other programs call it."""
 NEAR = 0.7
