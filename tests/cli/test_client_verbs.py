@@ -55,6 +55,14 @@ def ask(daemon: Daemon, *arguments: str, **env: str) -> subprocess.CompletedProc
     return wakeful(*arguments, "--url", daemon.url, **env)
 
 
+def test_the_settings_of_a_daemon_are_its_own(daemon: Daemon) -> None:
+    done = ask(daemon, "config", "show", "server.cache_dir")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1].split() == ["server.cache_dir", f'"{daemon.directory / "cache"}"', "option", "--cache-dir"]
+    assert "did you mean server.port?" in ask(daemon, "config", "show", "server.prot").stderr
+    assert wakeful("config", "--url", "http://127.0.0.1:1").returncode == NOT_REACHABLE
+
+
 def states(daemon: Daemon) -> dict[str, str]:
     return {model["key"]: model["state"] for model in data_of(ask(daemon, "ps", "--json"))["models"]}
 

@@ -105,7 +105,7 @@ def test_what_verbs_print(daemon: Daemon, tmp_path: Path) -> None:
     asked = [
         ["ps"], ["events"], ["explain", "one"], ["explain", "heavy", "--wake"], ["load", "one", "heavy", "--dry-run"], ["load", "one", "heavy"],
         ["load", "heavy", "broken"], ["pin", "one", "--dry-run"], ["pin", "one"], ["unpin", "one", "--dry-run"], ["unpin", "one"],
-        ["unload", "one", "--dry-run"], ["unload", "one", "heavy"], ["infer", "one"], ["infer", "one", "--curl"], ["health"],
+        ["unload", "one", "--dry-run"], ["unload", "one", "heavy"], ["infer", "one"], ["infer", "one", "--curl"], ["health"], ["config"],
     ]
     alone = [
         ["check", str(tmp_path / "wrong.toml")], ["check", *models], ["config", "show", *models], ["doctor", *models], ["version"],
@@ -116,5 +116,8 @@ def test_what_verbs_print(daemon: Daemon, tmp_path: Path) -> None:
         answer = printed(wakeful(*command, "--json"))
         seen.add(answer["kind"])
         assert_is(envelope(answer["kind"], VERBS[answer["kind"]]), answer)
-    assert seen == VERBS.keys() - {"event"}  # which --follow prints, of the same form as in events
-    assert_is(FAILURE, printed(wakeful("ps", "--json", "--url", "http://127.0.0.1:1")))
+    run = printed(wakeful("bench", "one", "--duration", "0.3", "--json", "-", WAKEFUL_URL=daemon.url))
+    jsonschema.Draft202012Validator(envelope("bench", VERBS["bench"])).validate(run)  # of which a load has more, by what it is
+    assert seen == VERBS.keys() - {"bench", "event"}  # which --follow prints, of the same form as in events
+    for command in (["ps", "--url", "http://127.0.0.1:1"], ["config", "show", "server.prot"], ["prepare", "nobody", *models]):
+        assert_is(FAILURE, printed(wakeful(*command, "--json")))

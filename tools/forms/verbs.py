@@ -1,7 +1,24 @@
 """What the verbs print with --json: `data` of one object."""
 
 from tools.forms.routes import CHECK, EVENT, EVENTS, EXPLAIN, PLAN, SETTING, STATE, STATES
-from tools.forms.schema import ANYTHING, BYTES, COUNT, FLAG, NUMBER, SECONDS, TEXT, Fields, Schema, inline, many, maybe, table, word
+from tools.forms.schema import (
+    ANYTHING,
+    BYTES,
+    COUNT,
+    FLAG,
+    NUMBER,
+    RATE,
+    SECONDS,
+    TEXT,
+    Fields,
+    Schema,
+    by_name,
+    inline,
+    many,
+    maybe,
+    table,
+    word,
+)
 
 _FAILED = inline({"code": (TEXT, ""), "message": (TEXT, "")})
 
@@ -35,6 +52,21 @@ _COPY: Fields = {
     "load_seconds": (_TWO_SECONDS, "of a load"), "private_bytes": (_TWO_BYTES, "of a replica"),
 }
 
+_MS = maybe({"type": "number", "minimum": 0, "x-unit": "ms"})
+_RUN: Fields = {
+    "title": (TEXT, "in words"), "url": (TEXT, "of the server"), "command": (many(TEXT), "arguments of the program"),
+    "requests": (COUNT, "that were due"), "ok": (COUNT, "that were answered well"), "requests_per_second": (RATE, "answered well"),
+    "rows_per_second": (RATE, "likewise"), "latency_ms": (by_name(_MS), "p50, p90, p95, p99, max"),
+    "errors": (many(inline({"status": (COUNT, "0: no answer"), "count": (COUNT, ""), "first": (TEXT, "text of the first one")})), "by status"),
+    "seconds": (SECONDS, "that were measured"),
+    "histogram": (many(inline({"below_ms": (NUMBER, "upper bound"), "count": (COUNT, "of answers")})), "of latencies"),
+    "over_time": (many(inline({
+        "begin": (NUMBER, "seconds from the beginning"), "seconds": (SECONDS, "how long"), "answers": (COUNT, ""), "failures": (COUNT, ""),
+        "p50_ms": (_MS, ""), "p99_ms": (_MS, ""),
+    })), "in slices"),
+    "asserts": (many(inline({"assert": (TEXT, "bound"), "value": (maybe(NUMBER), "that was found"), "holds": (FLAG, "")})), "with --assert"),
+}
+
 VERBS: dict[str, Schema] = {
     "ps": STATE,
     "events": EVENTS,
@@ -61,6 +93,7 @@ VERBS: dict[str, Schema] = {
     }),
     "config": table("settings", "The settings that count.", {"files": (many(TEXT), "that were read"), "settings": (many(SETTING), "")}),
     "doctor": table("checks", "Whether this machine can do it.", {"checks": (many(CHECK), "")}),
+    "bench": table("run", "What came of a load; of some loads there is more.", _RUN, optional=list(_RUN)),
     "prepare": table("copies", "What came of each model's copy.", {
         "models": (many(inline(_COPY, optional=[name for name in _COPY if name not in ("model", "result")])), "one after the other"),
     }),

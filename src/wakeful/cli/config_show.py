@@ -3,13 +3,15 @@
 import difflib
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from wakeful.cli.client import PREFIX, Failure
 from wakeful.cli.figures import GAP, columns
 from wakeful.cli.looks import printable
 from wakeful.cli.options import add_options, options_of
-from wakeful.cli.output import Output
-from wakeful.cli.parser import DONE, WRONG_USE, Parser, complain
+from wakeful.cli.output import Output, add_client_options, answered, output_of
+from wakeful.cli.parser import DONE, WRONG_USE, Parser
 from wakeful.config.effective import written
 from wakeful.config.load import load
 from wakeful.config.problems import ConfigError
@@ -21,26 +23,44 @@ def add_arguments(parser: Parser) -> None:
     parser.usage = f"{parser.prog} [KEY] [option ...]"
     parser.add_argument("key", nargs="?", metavar="KEY", help="only this one, or those below it: server.port, defaults, models.NAME")
     parser.add_argument("--changed", action="store_true", help="only those that are not as by default")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    add_client_options(parser)
     add_options(parser)
+    parser.epilog = "With --url, a daemon says what counts there; without, it is what counts where this command runs, as serve would find it."
 
 
 def run(arguments: Namespace) -> int:
+    if arguments.url is not None:
+        return answered(arguments, lambda client, output: _tell(output, arguments, *_told(client.get(f"{PREFIX}/config"), arguments.key)))
+    output = output_of(arguments)
     try:
         settings = load(options_of(arguments))
+        return _tell(output, arguments, list(map(str, settings.files)), found(settings, arguments.key), found(settings, None))
     except ConfigError as error:
-        print(error, file=sys.stderr)
+        if not output.json:
+            print(error, file=sys.stderr)
+        else:
+            output.fail(Failure("invalid_input", str(error), WRONG_USE, "wakeful check --json has each of them with its place"))
         return WRONG_USE
-    wanted = found(settings, arguments.key)
+    except Failure as failure:
+        output.fail(failure)
+        return failure.exit
+
+
+def _told(answer: Mapping[str, Any], key: str | None) -> tuple[list[str], list[Sourced], list[Sourced]]:
+    """By a daemon."""
+    every = [Sourced(one["key"], one["value"], one["source"]) for one in answer["settings"]]
+    return list(answer["files"]), [one for one in every if key is None or _is_below(one.key, key)], every
+
+
+def _tell(output: Output, arguments: Namespace, files: list[str], wanted: list[Sourced], every: list[Sourced]) -> int:
+    """Raises Failure for a key that there is not."""
     if not wanted:
-        near = difflib.get_close_matches(arguments.key, [one.key for one in found(settings, None)], n=1)
+        near = difflib.get_close_matches(arguments.key, [one.key for one in every], n=1)
         hint = f"did you mean {near[0]}?" if near else "wakeful config show lists all"
-        complain(f"there is no setting {arguments.key}", ("hint", hint))
-        return WRONG_USE
+        raise Failure("not_found", f"there is no setting {arguments.key}", WRONG_USE, hint)
     if arguments.changed:
         wanted = [one for one in wanted if one.source != DEFAULT]
-    data = {"files": list(map(str, settings.files)), "settings": [one._asdict() for one in wanted]}
-    Output(json=arguments.json).result("config", data, lambda _: lines(wanted))
+    output.result("config", {"files": files, "settings": [one._asdict() for one in wanted]}, lambda _: lines(wanted))
     return DONE
 
 
