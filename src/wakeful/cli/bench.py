@@ -4,23 +4,28 @@ import math
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from wakeful.cli import bench_page
+from wakeful.cli import bench_page, bench_sweep
 from wakeful.cli.bench_asserts import Bound
 from wakeful.cli.bench_calls import HINT, Mix, mix_of, try_first
-from wakeful.cli.bench_options import Load, WrongUse, add_arguments, load_of, place_of
+from wakeful.cli.bench_options import Load, Sweep, WrongUse, add_arguments, load_of, place_of
+from wakeful.cli.bench_own import Asked
 from wakeful.cli.bench_progress import Progress
 from wakeful.cli.client import Failure, key_of
 from wakeful.cli.descriptors import allow_descriptors
+from wakeful.cli.looks import Looks
 from wakeful.cli.output import FORMAT, Output, json_text
 from wakeful.cli.parser import DONE, NO, complain
 from wakeful.cli.status import NO_MODEL, NOT_REACHABLE
 from wakeful.errors import NotFound, Unavailable, WakefulError
+from wakeful.loadgen import sweep
 from wakeful.loadgen.driver import closed, open_loop
 from wakeful.loadgen.results import Results
-from wakeful.loadgen.summary import as_dict, facts
+from wakeful.loadgen.summary import NOTHING, Facts, as_dict, facts
+from wakeful.loadgen.sweep import Step
 from wakeful.loadgen.target import Target, parse_url
 
 __all__ = ["add_arguments", "run"]
@@ -42,10 +47,22 @@ def run(arguments: Namespace) -> int:
         return told.status
 
 
+class Measured(NamedTuple):
+    """What came of a load."""
+
+    raw: Results | list[Step]
+    facts: Facts
+    """What bounds are held against: of a sweep, those at the knee."""
+    data: dict[str, Any]
+    lines: Callable[[Looks], list[str]]
+    good: bool
+    """Was anything answered?"""
+
+
 def _run(arguments: Namespace, output: Output) -> int:
     arguments.url, models = place_of(arguments)
     load = load_of(arguments)
-    picture = _painter(arguments.plot)
+    picture = _painter(arguments.plot, rates=arguments.sweep)
     target = parse_url(arguments.url)._replace(key=key_of(arguments.key_file))
     mix = mix_of(target, models, arguments)
     allow_descriptors()
@@ -54,40 +71,52 @@ def _run(arguments: Namespace, output: Output) -> int:
     if not output.quiet:
         for note in mix.notes:
             print(f"note: {note}", file=sys.stderr)
-    results = _drive(target, mix, load, arguments, output)
     title = f"{', '.join(mix.labels)} at {target.url}: {load.text}"
-    found = facts(results, mix.calls)
-    kept = [(bound, bound.value(found)) for bound in arguments.bounds]
-    data = {"title": title, "url": target.url, "command": sys.argv[1:]} | as_dict(results, mix.calls) | _asserts(kept)
-    output.result("bench", data, lambda looks: [*bench_page.page(results, mix.calls, title, looks), *bench_page.asserts(kept, looks)])
+    try:
+        found = (_swept if isinstance(load, Sweep) else _loaded)(target, mix, load, arguments, output, title)  # type: ignore[arg-type]
+    except OSError as error:
+        hint = (HINT, "fewer --connections, or a higher limit: ulimit -n")
+        raise WrongUse(f"{load.text}: {(error.strerror or str(error)).lower()}", hint) from None
+    kept = [(bound, bound.value(found.facts)) for bound in arguments.bounds]
+    data = {"title": title, "url": target.url, "command": sys.argv[1:]} | found.data | _asserts(kept)
+    output.result("bench", data, lambda looks: [*found.lines(looks), *bench_page.asserts(kept, looks)])
     try:
         _save(data, arguments)
         if picture is not None:
-            picture(results, title, arguments.plot)
+            picture(found.raw, title, arguments.plot)
     except OSError as error:
         complain(f"cannot write {error.filename}: {error.strerror}")
         return NO
-    return DONE if results.ok() and all(bound.holds(value) for bound, value in kept) else NO
+    return DONE if found.good and all(bound.holds(value) for bound, value in kept) else NO
 
 
-def _drive(target: Target, mix: Mix, load: Load, arguments: Namespace, output: Output) -> Results:
+def _loaded(target: Target, mix: Mix, load: Load, arguments: Namespace, output: Output, title: str) -> Measured:
     progress = Progress(load.text, sys.stderr, output.asides, quiet=output.quiet)
     order, timeout = mix.order(arguments.seed), arguments.timeout
     try:
         if load.arrivals is None:
-            return closed(
+            results = closed(
                 target.address, mix.calls, connections=load.connections, seconds=load.seconds, warmup=load.warmup, order=order, timeout=timeout,
                 progress=progress.seen,
             )
-        results = open_loop(
-            target.address, mix.calls, load.arrivals, connections=load.connections, order=order, timeout=timeout, progress=progress.seen,
-        )
-        return results.warmed(load.warmup) if load.warmup else results
-    except OSError as error:
-        hint = (HINT, "fewer --connections, or a higher limit: ulimit -n")
-        raise WrongUse(f"{load.text}: {(error.strerror or str(error)).lower()}", hint) from None
+        else:
+            results = open_loop(
+                target.address, mix.calls, load.arrivals, connections=load.connections, order=order, timeout=timeout, progress=progress.seen,
+            )
+            results = results.warmed(load.warmup) if load.warmup else results
     finally:
         progress.done()
+    lines = partial(bench_page.page, results, mix.calls, title)
+    return Measured(results, facts(results, mix.calls), as_dict(results, mix.calls), lines, bool(results.ok()))
+
+
+def _swept(target: Target, mix: Mix, plan: Sweep, arguments: Namespace, output: Output, title: str) -> Measured:
+    driver = bench_sweep.Driver(target, mix, plan, arguments.seed, arguments.timeout)
+    steps = driver.run(output, Asked(target, mix.labels))
+    best = sweep.knee(steps)
+    about = bench_sweep.about(target, mix)
+    lines = partial(bench_sweep.page, steps, title, about)
+    return Measured(steps, NOTHING if best is None else best.facts, {"about": about} | bench_sweep.as_dict(steps), lines, best is not None)
 
 
 def _asserts(kept: Sequence[tuple[Bound, float]]) -> dict[str, Any]:
@@ -122,22 +151,22 @@ def _told(error: Exception, url: str | None) -> WrongUse:
             return WrongUse(str(error))
 
 
-Painter = Callable[[Results, str, Path], None]
+Painter = Callable[[Any, str, Path], None]
 
 
-def _painter(path: Path | None) -> Painter | None:
+def _painter(path: Path | None, *, rates: bool) -> Painter | None:
     """What draws, looked for before the load and not after it."""
     if path is None:
         return None
-    if path.suffix not in (".png", ".svg"):
-        raise WrongUse(f"--plot {path}: pictures are written as .svg or .png", (HINT, f"--plot {path.with_suffix('.svg')}"))
-    if path.suffix == ".svg":
-        from wakeful.loadgen import svg  # noqa: PLC0415 - only for this
+    if path.suffix not in (".svg", ".html", ".png"):
+        raise WrongUse(f"--plot {path}: pictures are written as .svg, .html or .png", (HINT, f"--plot {path.with_suffix('.svg')}"))
+    if path.suffix != ".png":
+        from wakeful.loadgen import pictures  # noqa: PLC0415 - only for this
 
-        return svg.plot
+        return pictures.sweep if rates else pictures.run
     try:
-        from wakeful.loadgen.plot import plot  # noqa: PLC0415 - an extra, and slow to import
+        from wakeful.loadgen import plot  # noqa: PLC0415 - an extra, and slow to import
     except ImportError:
         hint = "pip install 'wakeful[bench]', or --plot FILE.svg"
         raise WrongUse("--plot FILE.png needs matplotlib, which is not installed", (HINT, hint)) from None
-    return plot
+    return plot.sweep if rates else plot.run

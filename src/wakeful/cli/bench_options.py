@@ -22,6 +22,8 @@ MOST_CONNECTIONS = 256
 """Of an open loop, which opens them as it needs them."""
 MOST_CALLS = 20_000_000
 """Of an open loop: each has its place in memory."""
+STEP, SETTLING = 2.0, 0.5
+"""Seconds of a step of a sweep that are measured, and before them."""
 ADDRESS = re.compile(r"|.*://.*|(localhost|\d[\d.]*\.\d+|\[.*\])(:\d+)?(/.*)?|[\w.-]+:\d{3,5}(/.*)?")
 """What is taken as a server's and not as a model's name."""
 EPILOG = """\
@@ -52,6 +54,17 @@ class Load(NamedTuple):
     """None: a closed loop."""
 
 
+class Sweep(NamedTuple):
+    """Rates that are tried one after the other."""
+
+    text: str
+    connections: int
+    settling: float
+    seconds: float
+    first: float | None
+    """Calls a second; None: as the warm-up suggests."""
+
+
 def add_arguments(parser: Parser) -> None:
     parser.usage = f"{parser.prog} [URL] MODEL[=WEIGHT] ... [option ...]"
     parser.epilog = EPILOG
@@ -63,9 +76,12 @@ def add_arguments(parser: Parser) -> None:
     load.add_argument("--connections", type=_count, metavar="N", help=f"a closed loop of N callers (default {CALLERS}); open: most of them (256)")
     load.add_argument("--rate", type=_positive, metavar="R", help="an open loop of R calls a second, at random moments (Poisson)")
     load.add_argument("--bursts", type=bursts, metavar="LOW,HIGH,P,D", help="an open loop: HIGH calls/s in the share D of every P seconds, else LOW")
+    load.add_argument("--sweep", action="store_true", help="open loops of rising rates (from --rate, if given), up to the knee and around it")
     load.add_argument("--trace", type=Path, metavar="FILE", help="an open loop: calls at the moments of a file, in seconds, one a line")
-    load.add_argument("--duration", "--for", type=seconds_of, metavar="SECONDS", help=f"measured time (default {DURATION:g}; of a trace: all)")
-    load.add_argument("--warmup", type=_not_negative, metavar="SECONDS", help=f"load before it (default {WARMUP:g}; of a trace: 0)")
+    times = f"measured time (default {DURATION:g}; a trace: all; a step of a sweep: {STEP:g})"
+    load.add_argument("--duration", "--for", type=seconds_of, metavar="SECONDS", help=times)
+    before = f"load before it (default {WARMUP:g}; a trace: 0; a step: {SETTLING:g})"
+    load.add_argument("--warmup", type=_not_negative, metavar="SECONDS", help=before)
     load.add_argument("--timeout", type=_positive, default=30.0, metavar="SECONDS", help="for one call (default 30)")
     load.add_argument("--cold", action="store_true", help="no call of each kind beforehand: the first ones may find a sleeping model")
     load.add_argument("--seed", type=_seed, default=1, metavar="N", help="of moments, order and values (default 1)")
@@ -82,7 +98,7 @@ def add_arguments(parser: Parser) -> None:
         help="exit 1 unless p99<20ms, mean<5ms, max<1s, done>900, rows>5000 (a second), failed<=0.1%%; repeatable",
     )
     output.add_argument("--json", nargs="?", const="-", metavar="FILE", help="all figures, for programs: into a file, or on stdout")
-    output.add_argument("--plot", type=Path, metavar="FILE", help="a picture, .svg, or .png (needs matplotlib)")
+    output.add_argument("--plot", type=Path, metavar="FILE", help="a picture, .svg, .html, or .png (needs matplotlib)")
     output.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="(default auto: on a terminal)")
     output.add_argument("-q", "--quiet", action="store_true", help="errors and the result only")
 
@@ -102,7 +118,7 @@ def place_of(arguments: Namespace) -> tuple[str, list[tuple[str, float]]]:
         raise WrongUse(f"argument MODEL: {error}") from None
 
 
-def load_of(arguments: Namespace) -> Load:
+def load_of(arguments: Namespace) -> Load | Sweep:
     """Check what belongs together. Raises WrongUse, InvalidInput or OSError."""
     chosen = [name for name in ("rate", "bursts", "trace") if getattr(arguments, name) is not None]
     if len(chosen) > 1:
@@ -110,6 +126,11 @@ def load_of(arguments: Namespace) -> Load:
     if arguments.request and (arguments.binary or arguments.rows or arguments.dims or arguments.shapes):
         raise WrongUse("--request is the whole body: --binary, --rows, --dim and --shape do not go with it")
     kind = chosen[0] if chosen else ""
+    if arguments.sweep:
+        if kind in ("bursts", "trace"):
+            raise WrongUse(f"--sweep and --{kind} are two different loads", ("hint", "give one of them"))
+        seconds, settling = arguments.duration or STEP, SETTLING if arguments.warmup is None else arguments.warmup
+        return Sweep(f"sweep, {seconds:g} s a step", arguments.connections or MOST_CONNECTIONS, settling, seconds, arguments.rate)
     warmup = arguments.warmup if arguments.warmup is not None else 0.0 if kind == "trace" else WARMUP
     seconds = arguments.duration or DURATION
     if not kind:

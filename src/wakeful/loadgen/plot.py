@@ -1,5 +1,6 @@
 """A picture of a run as PNG; `svg.py` needs no library: latency by percentile, and throughput and latency over time."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -9,19 +10,40 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 
 from wakeful.loadgen.results import Results
 from wakeful.loadgen.summary import over_time
+from wakeful.loadgen.sweep import Step, knee
 from wakeful.telemetry.units import show_seconds
 
 BLUE, RED, GREY = "#2563a8", "#c0392b", "#888888"
 TICKS = (50, 90, 99, 99.9, 99.99)
 
 
-def plot(results: Results, title: str, path: Path) -> None:
+def run(results: Results, title: str, path: Path) -> None:
     """Write a PNG. Raises OSError."""
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     figure.suptitle(title)
     _percentiles(left, results)
     _time(right, results)
+    figure.savefig(path, dpi=150)
+
+
+def sweep(steps: Sequence[Step], title: str, path: Path) -> None:
+    """Latency against throughput, as a PNG. Raises OSError."""
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    axes = figure.subplots()
+    figure.suptitle(title)
+    shown = sorted(steps, key=lambda step: step.rate)
+    for percent, colour in ((50, BLUE), (99, RED)):
+        points = [(step.facts.done, step.facts.percentile(percent)) for step in shown]
+        axes.plot(*zip(*points, strict=True), color=colour, label=f"p{percent}", marker="o")
+    if (best := knee(steps)) is not None:
+        axes.axvline(best.facts.done, color=GREY, linestyle="--")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("answers/s")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: show_seconds(value)))
+    axes.legend()
+    axes.grid(alpha=0.3)
     figure.savefig(path, dpi=150)
 
 

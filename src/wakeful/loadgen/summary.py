@@ -34,6 +34,10 @@ class Facts(NamedTuple):
     """Seconds; nan without answers."""
 
 
+NOTHING = Facts(0.0, 0.0, 0, 0, lambda _: math.nan, math.nan)
+"""Of a load of which nothing came."""
+
+
 class Failures(NamedTuple):
     status: int
     """0: no answer."""

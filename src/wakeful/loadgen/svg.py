@@ -1,21 +1,17 @@
-"""A picture of a run without any library: latency by percentile, and throughput and latency over time. The same run is the same file."""
+"""Drawing without any library: frames with axes, lines, marks and text as SVG. Light or dark as the reader's system is, by CSS alone; no script."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
-import numpy as np
-
-from wakeful.loadgen.results import Results
-from wakeful.loadgen.summary import over_time
-from wakeful.telemetry.units import show_seconds
-
-WIDTH, HEIGHT = 1000, 420
-BLUE, RED, GREY, INK = "#2563a8", "#c0392b", "#888888", "#333333"
-TICKS = (50.0, 90.0, 99.0, 99.9, 99.99)
-MOST_POINTS = 400
+STYLE: Final = """\
+svg{--paper:#fff;--ink:#333;--rule:#ddd;--blue:#2563a8;--red:#c0392b;--grey:#767676}
+@media (prefers-color-scheme:dark){svg{--paper:#16181d;--ink:#ddd;--rule:#3a3f47;--blue:#7fb4ff;--red:#ff8a80;--grey:#9aa4b1}}
+.paper{fill:var(--paper)}.ink{fill:var(--ink)}.blue{fill:var(--blue);stroke:var(--blue)}.red{fill:var(--red);stroke:var(--red)}
+.grey{fill:var(--grey);stroke:var(--grey)}text{stroke:none!important}.line{fill:none;stroke-width:1.5}.open{fill:var(--paper);stroke-width:1.5}
+.grid{fill:none;stroke:var(--rule)}
+"""
 Point = tuple[float, float]
 
 
@@ -39,7 +35,7 @@ class Frame(NamedTuple):
     def y(self, value: float) -> float:
         return self.bottom - (self.bottom - self.top) * _share(value, self.low_y, self.high_y, log=self.log_y)
 
-    def line(self, points: Sequence[Point], colour: str, more: str = "") -> str:
+    def line(self, points: Sequence[Point], colour: str, *, dashed: bool = False) -> str:
         """Through all points that are there; a NaN leaves a hole."""
         path, pen = [], "M"
         for x, y in points:
@@ -48,7 +44,20 @@ class Frame(NamedTuple):
                 continue
             path.append(f"{pen}{self.x(x):.1f},{self.y(y):.1f}")
             pen = "L"
-        return f'<path d="{" ".join(path)}" fill="none" stroke="{colour}" stroke-width="1.5"{more}/>' if path else ""
+        dashes = ' stroke-dasharray="4 3"' if dashed else ""
+        return f'<path class="line {colour}" d="{" ".join(path)}"{dashes}/>' if path else ""
+
+    def mark(self, point: Point, colour: str, *, hollow: bool = False) -> str:
+        """A dot; a circle where `hollow`."""
+        return f'<circle class="{"open " if hollow else ""}{colour}" cx="{self.x(point[0]):.1f}" cy="{self.y(point[1]):.1f}" r="4"/>'
+
+    def grid(self, across: Sequence[tuple[float, str]], up: Sequence[tuple[float, str]]) -> Iterator[str]:
+        """Lines at these values, and what stands at their ends."""
+        lines = [f"M{self.x(value):.1f},{self.top}V{self.bottom}" for value, _ in across]
+        lines += [f"M{self.left},{self.y(value):.1f}H{self.right}" for value, _ in up]
+        yield f'<path class="grid" d="{" ".join(lines)}"/>'
+        yield from (words(self.x(value), self.bottom + 16, label) for value, label in across)
+        yield from (words(self.left - 6, self.y(value) + 4, label, "end") for value, label in up)
 
 
 def _share(value: float, low: float, high: float, *, log: bool) -> float:
@@ -57,90 +66,27 @@ def _share(value: float, low: float, high: float, *, log: bool) -> float:
     return (value - low) / (high - low) if high > low else 0.5
 
 
-def plot(results: Results, title: str, path: Path) -> None:
-    """Write an SVG. Raises OSError."""
-    title = "".join(char if char.isprintable() else " " for char in title)
-    parts = [
-        '<?xml version="1.0" encoding="UTF-8"?>',
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="11" fill="{INK}">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>', _text(WIDTH / 2, 24, title, size=14),
-        *_percentiles(results), *_time(results), "</svg>",
-    ]
-    path.write_text("\n".join(filter(None, parts)) + "\n", encoding="utf-8")
+def document(title: str, width: int, height: int, parts: Sequence[str]) -> str:
+    """A whole picture, for a file or inside of HTML."""
+    return "\n".join(filter(None, (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11" role="img">',
+        f"<title>{escape(title)}</title>", f"<style>{STYLE}</style>", f'<rect class="paper" width="{width}" height="{height}"/>',
+        words(width / 2, 24, title, size=14), *parts, "</svg>",
+    )))
 
 
-def _percentiles(results: Results) -> Iterator[str]:
-    seconds = np.sort(results.latencies())
-    yield _text(270, 50, "latency by percentile")
-    if not len(seconds):
-        return
-    shown = [tick for tick in TICKS if 100 / (100 - tick) <= len(seconds)] or [TICKS[0]]
-    low, high = _decades(float(seconds[0]), float(seconds[-1]))
-    frame = Frame(70, 60, 470, 370, 1.0, max(float(len(seconds)), 2.0), low, high, log_x=True, log_y=True)
-    yield from _grid(frame, [(100 / (100 - tick), f"{tick:g} %") for tick in shown], [(tick, show_seconds(tick)) for tick in _ticks(low, high)])
-    above = 1 - np.arange(len(seconds)) / len(seconds)  # share that took at least so long
-    points = [(float(1 / share), float(value)) for share, value in zip(above, seconds, strict=True)]
-    yield frame.line(_thinned(points, frame), BLUE)
+def words(x: float, y: float, text: str, anchor: str = "middle", colour: str = "ink", size: int = 11) -> str:
+    return f'<text class="{colour}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">{escape(text)}</text>'
 
 
-def _thinned(points: Sequence[Point], frame: Frame) -> list[Point]:
-    """One for each step along the axis: a million answers need no million points."""
-    step = (frame.right - frame.left) / MOST_POINTS
-    kept: dict[int, Point] = {int(frame.x(x) / step): (x, y) for x, y in points}
-    return [points[0], *kept.values()]
-
-
-def _time(results: Results) -> Iterator[str]:
-    slices = over_time(results)
-    yield _text(740, 50, "over time")
-    if not slices:
-        return
-    end = slices[-1].begin + slices[-1].seconds
-    most = max(max(one.answers, one.failures) / one.seconds for one in slices) or 1.0
-    slowest = max((one.p99 for one in slices if not math.isnan(one.p99)), default=1.0) or 1.0
-    rates = Frame(550, 60, 930, 370, 0.0, end, 0.0, 1.05 * most)
-    times = rates._replace(high_y=1.05 * slowest)
-    quarters = [part / 4 for part in range(5)]
-    yield from _grid(rates, [(end * part, f"{end * part:.3g} s") for part in quarters], [(most * part, _short(most * part)) for part in quarters])
-    yield from (_text(936, times.y(slowest * part) + 4, show_seconds(slowest * part), "start", RED) for part in quarters)
-    middles = [one.begin + one.seconds / 2 for one in slices]
-
-    def drawn(frame: Frame, figure: Callable[[int], float], colour: str, more: str = "") -> str:
-        return frame.line([(middle, figure(place)) for place, middle in enumerate(middles)], colour, more)
-
-    yield drawn(rates, lambda place: slices[place].answers / slices[place].seconds, BLUE)
-    if any(one.failures for one in slices):
-        yield drawn(rates, lambda place: slices[place].failures / slices[place].seconds, GREY, ' stroke-dasharray="4 3"')
-        yield _text(740, 410, "failures/s (dashed)", colour=GREY)
-    yield drawn(times, lambda place: slices[place].p99, RED)
-    yield _text(550, 410, "answers/s", "start", BLUE)
-    yield _text(930, 410, "p99", "end", RED)
-
-
-def _grid(frame: Frame, across: Sequence[tuple[float, str]], up: Sequence[tuple[float, str]]) -> Iterator[str]:
-    lines = [f"M{frame.x(value):.1f},{frame.top}V{frame.bottom}" for value, _ in across]
-    lines += [f"M{frame.left},{frame.y(value):.1f}H{frame.right}" for value, _ in up]
-    yield f'<path d="{" ".join(lines)}" stroke="#dddddd" fill="none"/>'
-    yield from (_text(frame.x(value), frame.bottom + 16, label) for value, label in across)
-    yield from (_text(frame.left - 6, frame.y(value) + 4, label, "end") for value, label in up)
-
-
-def _text(x: float, y: float, text: str, anchor: str = "middle", colour: str = INK, size: int = 11) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}" font-size="{size}">{escape(text)}</text>'
-
-
-def _decades(low: float, high: float) -> tuple[float, float]:
+def decades(low: float, high: float) -> tuple[float, float]:
     """Round bounds around two values, one of 1, 2 and 5 times a power of ten."""
     low, high = max(low, 1e-6), max(high, 1e-6)
-    below = [tick for tick in _ticks(low / 10, low * 1.0000001) if tick <= low]
-    above = [tick for tick in _ticks(high, high * 10) if tick > high]
+    below = [tick for tick in ticks(low / 10, low * 1.0000001) if tick <= low]
+    above = [tick for tick in ticks(high, high * 10) if tick > high]
     return below[-1], above[0]
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks(low: float, high: float) -> list[float]:
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     return [tick for power in powers for step in (1, 2, 5) if low <= (tick := step * 10.0**power) <= high]
-
-
-def _short(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 or not value else f"{value:.2g}"
