@@ -71,7 +71,11 @@ bench-quick: $(VENV)/.installed-test
 	$(BIN)/python -m bench --quick --only A,C,D,H,J --out bench/results/quick $(BENCH)
 
 # The pages that are made from the code.
-docs: docs/cli.md docs/configuration.md docs/errors.md docs/events.md docs/grpc.md docs/http.md docs/metrics.md
+PAGES := docs/cli.md docs/configuration.md docs/errors.md docs/events.md docs/grpc.md docs/http.md docs/metrics.md
+SCHEMA := docs/reference/models.schema.json
+
+docs: $(PAGES) $(SCHEMA)
+	$(BIN)/python -m tools.forms
 
 docs/cli.md: PAGE = wakeful.cli.reference
 docs/configuration.md: PAGE = wakeful.config.reference
@@ -80,7 +84,8 @@ docs/events.md: PAGE = wakeful.telemetry.event_kinds
 docs/grpc.md: PAGE = wakeful.frontends.grpc.method_reference
 docs/http.md: PAGE = wakeful.frontends.http.route_reference
 docs/metrics.md: PAGE = wakeful.telemetry.reference
-docs/cli.md docs/configuration.md docs/errors.md docs/events.md docs/grpc.md docs/http.md docs/metrics.md: $(VENV)/.installed always
+$(SCHEMA): PAGE = wakeful.config.json_schema
+$(PAGES) $(SCHEMA): $(VENV)/.installed-test always
 	$(BIN)/python -m $(PAGE) > $@.new
 	mv $@.new $@
 

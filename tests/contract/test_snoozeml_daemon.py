@@ -60,6 +60,14 @@ def test_demo(tmp_path: Path) -> None:
         np.testing.assert_allclose(digits["probabilities"].sum(axis=1), [1, 1], rtol=1e-5)
 
 
+def test_it_is_found_under_the_name_that_the_sdk_looks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SNOOZE_BIN")
+    monkeypatch.setenv("PATH", str(COMMAND.parent), prepend=":")
+    one = daemon(grpc=False)
+    with one, one.client() as client:
+        assert client.models.list() == []
+
+
 def test_a_directory_of_its_own_and_no_models() -> None:
     one = daemon()
     with one, one.client() as client:
