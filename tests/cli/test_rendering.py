@@ -43,6 +43,13 @@ def test_ps(name: str, looks: Looks, options: dict[str, object]) -> None:
     assert_golden(name, text(ps_table.page(states.EXAMPLE, looks, **options)))  # type: ignore[arg-type]
 
 
+def test_what_failed_says_when_it_is_tried_again() -> None:
+    failed = {"error": "cut short", "state": "failed", "pipeline": False, "pinned": False}
+    assert ps_table.trouble(failed | {"retry_in": 12.0}) == "cut short; next try in 12 s"
+    assert ps_table.trouble(failed | {"retry_in": 0.0}) == "cut short; next try when it is asked for"
+    assert (figures.sleeps(failed | {"retry_in": 12.0}), figures.sleeps(failed | {"retry_in": 0.0})) == ("12 s", "-")
+
+
 def test_ps_without_models() -> None:
     assert_golden("ps_none.txt", text(ps_table.page(states.state() | {"last": None}, PLAIN)))
 

@@ -52,14 +52,14 @@ def memory_of(model: Mapping[str, Any]) -> str:
 
 
 def sleeps(model: Mapping[str, Any]) -> str:
-    """When it falls asleep, or in brackets how long a wake takes."""
+    """When it falls asleep, or in brackets how long a wake takes; of one that failed, when it is tried again at the earliest."""
     state = model["state"]
     if model["pipeline"]:
         return NONE
     if model["pinned"] and state != "failed":
         return "never"
     if state == "failed":
-        return span(model["retry_in"])
+        return span(model["retry_in"] or None)
     if state == "asleep":
         wakes = model["wakes_in"]
         return NONE if wakes is None else f"({show_seconds(wakes).replace(' ', '')})"

@@ -10,6 +10,7 @@ from wakeful.cli.output import Output, add_client_options, answered, seconds_of
 from wakeful.cli.parser import DONE, Parser
 
 CLEAR = "\x1b[H\x1b[J"
+LEGEND = "REQ/S, P50 and P99 are of the last minute. SLEEPS: when a model falls asleep if nobody asks for it; in brackets how long it takes to wake."
 
 
 def add_arguments(parser: Parser) -> None:
@@ -18,6 +19,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--sort", choices=tuple(ps_table.ORDERS), default="name", help="largest first, but names (default name)")
     parser.add_argument("--watch", type=seconds_of, metavar="SECONDS", help="again and again, until Ctrl-C")
     add_client_options(parser)
+    parser.epilog = f"{LEGEND} {parser.epilog}"
 
 
 def run(arguments: Namespace) -> int:

@@ -110,7 +110,9 @@ def _fitted(rows: list[list[str]], looks: Looks) -> list[list[str]]:
 def trouble(model: Model) -> str:
     """Why it failed, and when it is tried again."""
     text = printable(model["error"] or model["reason"] or "its load failed")
-    return text if model["retry_in"] is None else f"{text}; next try in {span(model['retry_in'])}"
+    if model["retry_in"] is None:
+        return text
+    return f"{text}; next try " + (f"in {span(model['retry_in'])}" if model["retry_in"] else "when it is asked for")
 
 
 def summary(state: Mapping[str, Any], models: Sequence[Model]) -> str:

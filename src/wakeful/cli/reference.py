@@ -143,8 +143,10 @@ def _section(name: str, entry: Entry, shared: Mapping[str, list[argparse.Action]
         own = importlib.import_module(entry.module).VERBS
         return "\n".join([f"## {name}", "", summary, "", *(f"* [`{name} {verb}`](#{name.replace(' ', '-')}-{verb})" for verb in own), ""])
     parser = parser_of_verb(name, entry)
-    usual = {parser_of("", add).epilog for add in COMMON.values()}
-    epilog = " ".join((parser.epilog or "").split()) if parser.epilog not in usual else ""
+    epilog = parser.epilog or ""
+    for add in COMMON.values():
+        epilog = epilog.replace(parser_of("", add).epilog or "", "")  # what stands at the top of the page, of all verbs
+    epilog = " ".join(epilog.split())
     parts = [f"## {name}", summary, f"```\n{_usage(parser)}\n```", *_own_and_common(_actions(parser), shared), epilog]
     return "\n\n".join(part for part in parts if part) + "\n"
 
