@@ -7,8 +7,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -288,12 +289,44 @@ def test_forms_of_answers(answer: bytes) -> None:
         (b"HTTP/1.1 200 OK\r\n\r\n<html>", NOT_REACHABLE, "is not Wakeful"), (b"HTTP/1.1 502 Bad Gateway\r\n\r\n", NOT_REACHABLE, "is not Wakeful"),
         (b'HTTP/1.1 503 x\r\n\r\n{"error": "full", "code": "out_of_memory"}', UNAVAILABLE, "full"),
         (b'HTTP/1.1 404 x\r\n\r\n{"error": "no such"}', NO_MODEL, "no such"), (b"\x00" * 10, NOT_REACHABLE, "does not speak HTTP"),
+        (b"HTTP/1.1 200 OK\r\n\r\n[1]", NOT_REACHABLE, "is not Wakeful"),
+        (b'HTTP/1.1 400 x\r\n\r\n{"error": ["x"]}', NOT_REACHABLE, "is not Wakeful"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000, NOT_REACHABLE, "is not Wakeful"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100000000000000000000\r\n\r\n{", NOT_REACHABLE, "in the middle"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n{", NOT_REACHABLE, "in the middle"),
     ],
 )
 def test_answers_that_are_none(answer: bytes, status: int, words: str) -> None:
     with answering(answer) as url, pytest.raises(Failure, match=words) as caught:
         Client(wire.parse(url), seconds=30).get("/")
     assert caught.value.exit == status
+
+
+@pytest.mark.parametrize("verb", ["ps", "events", "explain x", "load x", "infer x", "top"])
+def test_another_server_that_speaks_json(verb: str) -> None:
+    with answering(b'HTTP/1.1 200 OK\r\n\r\n{"models": []}') as url:
+        done = wakeful(*verb.split(), "--url", url)
+    assert done.returncode == NOT_REACHABLE
+    assert done.stderr.startswith(f"error: what answers at {url} is not Wakeful (status 200)\n")
+
+
+def test_who_answers_a_byte_at_a_time_has_not_answered() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+
+        def serve() -> None:
+            connection, _ = sock.accept()
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\n")
+                while True:
+                    connection.sendall(b"x: y\r\n")
+                    time.sleep(0.01)  # far more often than the time that it has
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(Failure, match="has not answered for") as caught:
+            Client(wire.Address("http", "127.0.0.1", sock.getsockname()[1]), seconds=0.3).get("/")
+        thread.join(30)
+    assert caught.value.exit == UNAVAILABLE
 
 
 def test_a_daemon_that_says_nothing() -> None:

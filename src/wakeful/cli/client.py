@@ -20,6 +20,8 @@ URL_VARIABLE, KEY_VARIABLE = "WAKEFUL_URL", "WAKEFUL_API_KEY"
 SECONDS = 10.0
 """For an answer that needs no work."""
 PREFIX = "/wakeful/v1"
+FORMAT = 1
+"""Of what is below it; all of that says so."""
 
 _BY_STATUS = {
     400: ("invalid_input", WRONG_USE), 401: ("unauthenticated", NOT_ALLOWED), 403: ("forbidden", NOT_ALLOWED), 404: ("not_found", NO_MODEL),
@@ -52,8 +54,11 @@ class Client:
         self._headers = {"accept": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
 
     def get(self, path: str, **values: object) -> Any:
-        """Decoded JSON. Raises Failure."""
-        return self._decoded(self.ask("GET", path + query(**values)))
+        """Decoded JSON, which is an object. Raises Failure."""
+        value = self._decoded(self.ask("GET", path + query(**values)))
+        if path.startswith(PREFIX) and value.get("wakeful") != FORMAT:
+            raise self._stranger(200)
+        return value
 
     def post(self, path: str, body: Any = None) -> Any:
         import json  # noqa: PLC0415 - what only asks for health does without
@@ -80,15 +85,20 @@ class Client:
 
         try:
             value = json.loads(answer.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
-        if answer.status < 300 and value is not None:
+        if not isinstance(value, dict):
+            raise self._stranger(answer.status)
+        if answer.status < 300:
             return value
-        raise self._refusal(answer.status, value if isinstance(value, Mapping) else None)
+        raise self._refusal(answer.status, value)
 
-    def _refusal(self, status: int, value: Mapping[str, Any] | None) -> Failure:
-        if value is None or not isinstance(value.get("error"), str):
-            return Failure("unavailable", f"what answers at {self.address} is not Wakeful (status {status})", NOT_REACHABLE, _elsewhere())
+    def _stranger(self, status: int) -> Failure:
+        return Failure("unavailable", f"what answers at {self.address} is not Wakeful (status {status})", NOT_REACHABLE, _elsewhere())
+
+    def _refusal(self, status: int, value: Mapping[str, Any]) -> Failure:
+        if not isinstance(value.get("error"), str):
+            return self._stranger(status)
         code, leaves = _BY_STATUS.get(status, ("unavailable", UNAVAILABLE))
         hint = _KEY_HINT.format("show a key" if status == 401 else "show another key") if leaves == NOT_ALLOWED else None
         return Failure(str(value.get("code") or code), value["error"], leaves, hint)

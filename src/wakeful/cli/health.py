@@ -70,8 +70,10 @@ def ask(client: Client, *, live: bool) -> tuple[bool, str]:
         return True, word
     import json  # noqa: PLC0415 - the usual answer needs none
 
+    from wakeful.cli.looks import printable  # noqa: PLC0415
+
     try:
         said = json.loads(answer.body)["error"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         said = f"what answers at {client.address} is not Wakeful (status {answer.status})"
-    return False, str(said)
+    return False, printable(str(said))

@@ -1,12 +1,21 @@
 """One HTTP request over a connection of its own. The standard library's client takes longer to import than all the rest of a verb."""
 
+import io
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from wakeful.clock import monotonic
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
 _LONGEST_LINE = 65536
+_PIECE = 1 << 20
+MOST_BYTES = 1 << 30
+"""Of an answer."""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -23,6 +32,29 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}{self.prefix}"
+
+
+class _Incoming(io.RawIOBase):
+    """What comes until a moment, and not more than an answer may have: who sends a byte now and then for ever has not answered either."""
+
+    def __init__(self, sock: socket.socket, until: float) -> None:
+        self._sock = sock
+        self._until = until
+        self._left = MOST_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        left = self._until - monotonic()
+        if left <= 0:
+            raise TimeoutError
+        if self._left <= 0:
+            raise NotHttp(f"the answer has more than {MOST_BYTES >> 20} MiB")
+        self._sock.settimeout(left)
+        count = self._sock.recv_into(buffer)
+        self._left -= count
+        return count
 
 
 class Answer(NamedTuple):
@@ -62,7 +94,8 @@ def query(**values: object) -> str:
 
 
 def exchange(address: Address, method: str, path: str, headers: dict[str, str], body: bytes, seconds: float) -> Answer:
-    """Raises OSError (TimeoutError among them: nothing came for so many seconds) and NotHttp."""
+    """Raises OSError (TimeoutError among them: the answer was not there after so many seconds) and NotHttp."""
+    until = monotonic() + seconds
     with _connected(address, seconds) as sock:
         default = address.port == _PORTS[address.scheme]
         host = f"[{address.host}]" if ":" in address.host else address.host
@@ -71,7 +104,7 @@ def exchange(address: Address, method: str, path: str, headers: dict[str, str], 
         if body or method == "POST":
             lines.append(f"content-length: {len(body)}")
         sock.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
-        with sock.makefile("rb") as reader:
+        with io.BufferedReader(_Incoming(sock, until)) as reader:
             return _read(reader)
 
 
@@ -99,9 +132,7 @@ def _read(reader: BinaryIO) -> Answer:
     if headers.get("transfer-encoding", "").lower() == "chunked":
         return Answer(int(code), headers, b"".join(_chunks(reader)))
     length = headers.get("content-length")
-    body = reader.read() if length is None else reader.read(int(length)) if length.isdecimal() else b""
-    if length is not None and len(body) < int(length):
-        raise ConnectionResetError("the connection ended in the middle of an answer")
+    body = reader.read() if length is None else _exactly(reader, int(length)) if length.isdecimal() else b""
     return Answer(int(code), headers, body)
 
 
@@ -110,8 +141,20 @@ def _chunks(reader: BinaryIO) -> Iterator[bytes]:
         size = int(_line(reader).partition(";")[0] or "0", 16)
         if not size:
             return
-        yield reader.read(size)
+        yield _exactly(reader, size)
         _line(reader)
+
+
+def _exactly(reader: BinaryIO, size: int) -> bytes:
+    """In pieces: memory is taken for what comes, not for what is announced."""
+    pieces, left = [], size
+    while left > 0:
+        piece = reader.read(min(left, _PIECE))
+        if not piece:
+            raise ConnectionResetError("the connection ended in the middle of an answer")
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
 
 
 def _line(reader: BinaryIO) -> str:
