@@ -46,9 +46,9 @@ def page() -> str:
 
 
 def _collect(schema: Schema, found: dict[str, Schema]) -> None:
-    """Every object that has a title, in the order in which people meet it."""
-    if "title" in schema and schema.get("required") != []:
-        found.setdefault(schema["title"], schema)
+    """Every object that has a title, in the order in which people meet it; where one has a whole and parts of it, the whole."""
+    if "title" in schema and not found.get(schema["title"], {}).get("required"):
+        found[schema["title"]] = schema
     for inner in _parts(schema):
         _collect(inner, found)
 
