@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import Any
@@ -74,9 +75,11 @@ def test_a_chart_is_read_with_the_keyboard_and_as_a_table(daemon: Daemon, visit:
     for key, expected in (("ArrowLeft", last - 1), ("PageUp", last - 11), ("ArrowRight", last - 10), ("Home", 0), ("End", last)):
         plot.press(key)
         seen.until(lambda wanted=expected: int(plot.get_attribute("aria-valuenow")) == wanted, f"{key} moves the cursor")
-    assert "replicas 1" in plot.get_attribute("aria-valuetext")
+    seen.until(lambda: "replicas 1" in plot.get_attribute("aria-valuetext"), "the replica is counted")
     seen.page.get_by_role("button", name="In hand as a table").click()
-    assert seen.page.get_by_role("region", name="In hand, last rows").locator("tbody tr").count() == 20
+    rows = seen.page.get_by_role("region", name="In hand, last rows").locator("tbody tr")
+    rows.first.wait_for()
+    assert rows.count() == 20
 
 
 @pytest.mark.parametrize("span", ["1 h", "24 h"])
@@ -93,7 +96,8 @@ def test_one_that_never_woke_can_be_tried(daemon: Daemon, visit: Open) -> None:
     daemon.call("POST", "/v1/models/titles/unload")
     seen.see("h1", "titles")
     seen.see(".state.asleep")
-    if seen.page.get_by_role("button", name="Read its inputs").count():
+    seen.page.get_by_role("button", name=re.compile("Read its inputs|Wake it and send")).wait_for()
+    if seen.page.get_by_role("button", name="Read its inputs").count():  # else it was awake before, in another test
         seen.page.get_by_role("button", name="Read its inputs").click()
     seen.page.get_by_role("button", name="Wake it and send").wait_for()
     assert seen.page.locator(".title .state").inner_text().endswith("asleep")
@@ -111,6 +115,13 @@ def test_no_such_model(daemon: Daemon, visit: Open) -> None:
 # ── trying it ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.fixture
+def awake(daemon: Daemon) -> Daemon:
+    """Its model "ident" is ready, and what it takes is known."""
+    ask(daemon, 1)
+    return daemon
+
+
 def choose(seen: Visit, name: str) -> str:
     """The text of the call in that form."""
     seen.page.get_by_role("group", name="The same call for").get_by_role("button", name=name, exact=True).click()
@@ -118,16 +129,16 @@ def choose(seen: Visit, name: str) -> str:
     return text
 
 
-def test_zeros_are_answered_as_the_command_line_answers_them(daemon: Daemon, visit: Open) -> None:
-    seen = visit(daemon, "#/m/ident")
+def test_zeros_are_answered_as_the_command_line_answers_them(awake: Daemon, visit: Open) -> None:
+    seen = visit(awake, "#/m/ident")
     seen.page.get_by_label("x, size of axis 0").fill("2")
     seen.page.get_by_role("button", name="Send").click()
     seen.see("[data-test=answer] p", "FP32 [2, 4]")
     assert seen.see("[data-output=y]").inner_text() == ", ".join(["0"] * 8)
 
 
-def test_values_of_ones_own(daemon: Daemon, visit: Open) -> None:
-    seen = visit(daemon, "#/m/ident")
+def test_values_of_ones_own(awake: Daemon, visit: Open) -> None:
+    seen = visit(awake, "#/m/ident")
     seen.page.get_by_role("group", name="Values of x").get_by_role("button", name="JSON").click()
     values = seen.page.get_by_label("Values of x as JSON")
     values.fill("[[1, 2.5, -3")
@@ -140,8 +151,8 @@ def test_values_of_ones_own(daemon: Daemon, visit: Open) -> None:
 
 
 @pytest.mark.parametrize("form", ["curl", "wakeful infer"])
-def test_what_is_copied_for_a_shell_works_as_it_stands(daemon: Daemon, visit: Open, form: str) -> None:
-    seen = visit(daemon, "#/m/ident")
+def test_what_is_copied_for_a_shell_works_as_it_stands(awake: Daemon, visit: Open, form: str) -> None:
+    seen = visit(awake, "#/m/ident")
     text = choose(seen, form).replace("wakeful infer", f"{sys.executable} -m wakeful infer")
     done = subprocess.run(["/bin/sh", "-c", text], capture_output=True, text=True, timeout=120, check=False, env=os.environ | {"NO_PROXY": "*"})
     assert done.returncode == 0, done.stderr
@@ -152,9 +163,9 @@ def test_what_is_copied_for_a_shell_works_as_it_stands(daemon: Daemon, visit: Op
 
 
 @pytest.mark.parametrize("form", ["tritonclient", "requests", "snoozeml"])
-def test_what_is_copied_for_python_works_as_it_stands(daemon: Daemon, visit: Open, form: str) -> None:
+def test_what_is_copied_for_python_works_as_it_stands(awake: Daemon, visit: Open, form: str) -> None:
     pytest.importorskip({"tritonclient": "tritonclient.http"}.get(form, form), reason="a client library that is not installed")
-    seen = visit(daemon, "#/m/ident")
+    seen = visit(awake, "#/m/ident")
     text = choose(seen, form)
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", text], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

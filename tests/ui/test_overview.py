@@ -124,6 +124,7 @@ def test_searching_and_sorting(daemon: Daemon, visit: Open) -> None:
 
 
 def test_events_are_filtered(daemon: Daemon, visit: Open) -> None:
+    assert daemon.call("POST", "/v1/models/ident/load")[0] == 200
     sleeping(daemon, "ident")
     assert daemon.call("POST", "/v1/models/ident/load")[0] == 200
     seen = visit(daemon, "#/events")
