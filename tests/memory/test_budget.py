@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wakeful.memory.budget import GroupKill, Memory, cpu_quota, group_kill, headroom, oom_kills, read_cgroup, read_memory, resolve_budget
-from wakeful.memory.units import Unit, oom_policy
+from wakeful.memory.systemd import Unit, oom_policy
 
 GIB = 1024**3
 V1_UNLIMITED = "9223372036854771712"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from wakeful.memory.units import Unit, oom_policy, unit_of
+from wakeful.memory.systemd import Unit, oom_policy, unit_of
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
