@@ -23,6 +23,7 @@ from wakeful.frontends.doors import Doors
 from wakeful.frontends.http.server import url_of
 from wakeful.frontends.streams.streams import Streams
 from wakeful.frontends.tls import Certificate
+from wakeful.insight import views, wording
 from wakeful.insight.watch import About, Watch
 from wakeful.memory import budget
 from wakeful.memory.supervisor import Supervisor
@@ -132,10 +133,8 @@ class App:
 
     def _status(self) -> str:
         """In a few words, for the service manager."""
-        awake = sum(bool(model.group.ready()) for model in self.registry)
-        failed = sum(model.backoff.error is not None and not model.group.ready() for model in self.registry)
-        asleep = len(self.registry) - awake - failed
-        return f"{awake} awake, {asleep} asleep" + (f", {failed} failed" if failed else "")
+        counts = views.counts_of([views.state_of(model) for model in self.registry])
+        return ", ".join(f"{counts[name]} {name}" for name in ("awake", "asleep", "failed") if counts[name] or name != "failed")
 
     def _log_request(self, model: str, protocol: str, outcome: str, seconds: float) -> None:
         figures = {"protocol": protocol, "outcome": outcome, "seconds": seconds}
@@ -221,8 +220,7 @@ class App:
         """What the configuration says and probably does not mean, and what it asks for in vain."""
         self._tell_problems(self.settings.warnings)
         if self._group_kill:
-            text = f"if the kernel kills one model's process for memory, it ends this daemon too, so more is left free: {self._group_kill.text}"
-            hint = self._group_kill.hint
+            text, hint = wording.of_group_kill(self._group_kill), self._group_kill.hint
             self.events.emit("config", "", f"{text}; hint: {hint}", code="group_kill", margin=self.supervisor.margin, hint=hint)
 
     def _tell_problems(self, problems: Iterable[Problem]) -> None:

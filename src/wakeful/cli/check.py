@@ -14,6 +14,7 @@ from wakeful.config.kinds import KINDS
 from wakeful.config.load import load
 from wakeful.config.problems import ConfigError, Problem, render
 from wakeful.config.settings import Settings
+from wakeful.telemetry.units import counted
 
 FORMATS = ("text", "json", "github")
 
@@ -64,7 +65,7 @@ def summary(settings: Settings) -> Iterator[str]:
             yield from (f"  {what} {field}" for what, fields in model.foreign.parts for field in fields)
     models = _names(settings)
     names = [*models, *(pipeline.id for pipeline in settings.pipelines)]
-    counts = [_counted(len(models), "model"), *([_counted(len(settings.pipelines), "pipeline")] if settings.pipelines else [])]
+    counts = [counted(len(models), "model"), *([counted(len(settings.pipelines), "pipeline")] if settings.pipelines else [])]
     yield f"{' and '.join(counts)}, no error: {', '.join(names) or 'nothing to serve yet'}"
 
 
@@ -101,7 +102,3 @@ def _escaped(text: str) -> str:
 
 def _names(settings: Settings) -> list[str]:
     return [model.key for model in settings.models if not KINDS[model.backend].serves_models]
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

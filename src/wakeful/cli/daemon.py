@@ -14,14 +14,13 @@ from wakeful.app import App
 from wakeful.cli import opening
 from wakeful.cli.client import DEFAULT_URL, PREFIX, Failure, client_of
 from wakeful.cli.descriptors import allow_descriptors
-from wakeful.cli.figures import counted
 from wakeful.cli.parser import DONE, WRONG_USE, complain
 from wakeful.config.load import take_service
 from wakeful.config.service import ServiceSettings
 from wakeful.config.settings import Settings
 from wakeful.frontends.http.server import bind
 from wakeful.frontends.tls import Certificate
-from wakeful.telemetry.units import show_seconds
+from wakeful.telemetry.units import counted, show_seconds
 
 CUT = 1
 """Exit status after requests had to be cut off."""

@@ -81,10 +81,6 @@ def clock(moment: float, *, fine: bool = False) -> str:
     return f"{text}.{int(moment * 1000) % 1000:03}" if fine else text
 
 
-def counted(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
-
-
 def columns(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[list[str]]:
     """All cells of a column as wide as the widest one, numbers (columns in `right`) to the right. The last column has no blanks behind it."""
     right = set(right)

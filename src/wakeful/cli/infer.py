@@ -10,12 +10,11 @@ from wakeful import clock
 from wakeful.cli import infer_inputs
 from wakeful.cli.change import Model, named
 from wakeful.cli.client import KEY_VARIABLE, PREFIX, Client
-from wakeful.cli.figures import counted
 from wakeful.cli.looks import Looks, printable
 from wakeful.cli.output import Output, add_client_options, answered
 from wakeful.cli.parser import DONE, Parser
 from wakeful.cli.wire import quoted
-from wakeful.telemetry.units import show_seconds
+from wakeful.telemetry.units import counted, show_seconds
 
 SECONDS = 120.0
 SHOWN_VALUES = 8

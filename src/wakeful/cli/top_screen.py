@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
-from wakeful.cli.figures import NONE, counted, dots, latest_line, memory_of, of_budget, rate, span, word_of
+from wakeful.cli.figures import NONE, dots, latest_line, memory_of, of_budget, rate, span, word_of
 from wakeful.cli.looks import Looks, printable
 from wakeful.cli.ps_table import ORDERS, Column, Model, chosen, table
-from wakeful.telemetry.units import show_seconds
+from wakeful.telemetry.units import counted, show_seconds
 
 Mode = Literal["list", "find", "sure", "help", "details", "quit"]
 VERBS: Mapping[str, str] = {"l": "load", "u": "unload", "p": "pin"}

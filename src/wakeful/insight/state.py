@@ -70,9 +70,7 @@ def rates(watch: Watch) -> View:
 
 def counts(shown: Collection[View]) -> View:
     """Of models by what they are; pipelines hold nothing, and what only helps models is counted with them."""
-    states = [view["state"] for view in shown if not view["pipeline"]]
-    asleep, failed = states.count("asleep"), states.count("failed")
-    return {"total": len(states), "awake": len(states) - asleep - failed, "asleep": asleep, "failed": failed}
+    return views.counts_of([view["state"] for view in shown if not view["pipeline"]])
 
 
 def problems(watch: Watch) -> list[View]:
@@ -80,8 +78,7 @@ def problems(watch: Watch) -> list[View]:
     about = watch.about
     found: list[View] = []
     if (kill := about.group_kill) is not None:
-        text = f"if the kernel kills one model's process for memory, it ends this daemon too, so more is left free: {kill.text}"
-        found.append({"code": "group_kill", "text": text, "hint": kill.hint})
+        found.append({"code": "group_kill", "text": wording.of_group_kill(kill), "hint": kill.hint})
     broken = {library: reason for library in about.nurseries() if (reason := about.broken(library))}
     found += [{"code": "library", "text": f"models for {library} cannot be loaded: {reason}", "hint": None} for library, reason in broken.items()]
     settings = about.read_settings()

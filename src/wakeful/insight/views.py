@@ -4,6 +4,7 @@ Times are moments on the monotonic clock until `relative` turns them into second
 stays the same view.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from wakeful.batching.settling import LEFT
@@ -51,6 +52,12 @@ def state_of(model: Model) -> str:
             return "draining"
         return "busy" if model.batcher.busy else "ready"
     return "waking" if group.starting else "draining"
+
+
+def counts_of(states: Sequence[str]) -> dict[str, int]:
+    """How many models are awake, asleep and failed: who wakes or drains counts as awake."""
+    asleep, failed = states.count("asleep"), states.count("failed")
+    return {"total": len(states), "awake": len(states) - asleep - failed, "asleep": asleep, "failed": failed}
 
 
 def view_of(model: Model, track: Track | None, window: Window | None, resident: int) -> View:

@@ -2,8 +2,9 @@
 
 from typing import Final, NamedTuple
 
+from wakeful.memory.budget import DEFAULT_SHARE, GroupKill
 from wakeful.telemetry.events import Event
-from wakeful.telemetry.units import show_bytes, show_seconds
+from wakeful.telemetry.units import counted, show_bytes, show_seconds
 
 LETTERS: Final = {
     "idle": "i", "lru": "l", "capacity": "c", "oom": "o", "no_gain": "n", "manual": "m", "shutdown": "s", "config": "f", "died": "x", "failed": "x",
@@ -76,17 +77,18 @@ def in_hand(queue: int, running: int) -> str:
     return f"{queue} queued, {running} running" if queue or running else "nothing in hand"
 
 
-def counted(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
-
-
 def source_of_budget(setting: float | None, limit: int, source: str) -> str:
     """Where the budget for models comes from."""
     whole = f"{show_bytes(limit)} ({source})"
     if isinstance(setting, int):
         return f"memory_limit; there are {whole}"
-    share = f"{100 * setting:.10g} %" if setting is not None else "85 %"
+    share = f"{100 * (DEFAULT_SHARE if setting is None else setting):.10g} %"
     return f"{share} of {whole}" + (", by memory_limit" if setting is not None else "")
+
+
+def of_group_kill(kill: GroupKill) -> str:
+    """What it means for a daemon."""
+    return f"if the kernel kills one model's process for memory, it ends this daemon too, so more is left free: {kill.text}"
 
 
 def ago(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Sizes and times as people read them."""
+"""Sizes, times and counts as people read them."""
 
 _SIZES = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -30,3 +30,8 @@ def show_seconds(seconds: float) -> str:
         return f"{sign}{whole // 60}m {whole % 60:02}s"
     minutes = round(size / 60)
     return f"{sign}{minutes // 60}h {minutes % 60:02}m"
+
+
+def counted(number: int, thing: str) -> str:
+    """ "1 model", "2 models"."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
