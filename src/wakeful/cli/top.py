@@ -11,6 +11,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from queue import SimpleQueue
 from typing import Any, NoReturn
 
 from wakeful import clock
@@ -102,7 +103,7 @@ def _is_character(data: bytes) -> bool:
 
 
 class Top:
-    """The one who reads keys and draws; orders that take long run in threads of their own, and leave a note."""
+    """The one who reads keys and draws; orders that take long run in threads of their own, and put what came of them into a queue."""
 
     def __init__(self, client: Client, patient: Client, output: Output, state: dict[str, Any]) -> None:
         self._client, self._patient, self._output = client, patient, output
@@ -110,6 +111,7 @@ class Top:
         self._screen = Screen()
         self._minute = Minute()
         self._note = ""
+        self._outcomes: SimpleQueue[str] = SimpleQueue()
         self._now = clock.monotonic()
         """When the figures were read."""
 
@@ -144,6 +146,8 @@ class Top:
         self._minute.add(self._now, self._state["models"])
 
     def _show(self) -> None:
+        while not self._outcomes.empty():
+            self._note = self._outcomes.get()
         looks = looks_of(sys.stdout, "always" if self._output.looks.colour else "never")
         try:
             height = os.get_terminal_size(sys.stdout.fileno()).lines or 24
@@ -169,7 +173,7 @@ class Top:
         started = clock.monotonic()
         try:
             self._patient.post(f"/v1/models/{quoted(order.model)}/{order.verb}")
+            outcome = f"done in {show_seconds(clock.monotonic() - started)}"
         except Failure as failure:
-            self._note = f"{order.verb} {order.model}: {failure.message}"
-        else:
-            self._note = f"{order.verb} {order.model}: done in {show_seconds(clock.monotonic() - started)}"
+            outcome = failure.message
+        self._outcomes.put(f"{order.verb} {order.model}: {outcome}")
