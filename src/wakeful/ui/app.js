@@ -5,7 +5,7 @@ import { useEffect, useState } from "./vendor/hooks.js";
 import { Patterns } from "./charts.js";
 import { Dialog, html } from "./dom.js";
 import { EventsPanel } from "./events.js";
-import { plural, rate, seconds } from "./format.js";
+import { rate, seconds } from "./format.js";
 import { MemoryPanel, inWords } from "./memory.js";
 import { ModelPage } from "./model.js";
 import { ModelsPanel } from "./models.js";
@@ -131,7 +131,7 @@ function useKeyboard(openHelp) {
         const search = document.getElementById("search");
         if (search) return search.focus();
         location.hash = "#/";
-        setTimeout(() => document.getElementById("search")?.focus(), 50);
+        addEventListener("hashchange", () => setTimeout(() => document.getElementById("search")?.focus()), { once: true });  // then it is drawn
       }
     };
     addEventListener("keydown", press);

@@ -3,6 +3,7 @@
 import { h } from "./vendor/preact.js";
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import htm from "./vendor/htm.js";
+import { named } from "./net.js";
 
 export const html = htm.bind(h);
 
@@ -11,7 +12,7 @@ export const SIGNS = { asleep: "○", waiting: "◌", waking: "◔", ready: "●
 
 export const State = ({ state }) => html`<span class="state ${state}"><span aria-hidden="true">${SIGNS[state] ?? "?"}</span> ${state}</span>`;
 
-export const route = (name) => `#/m/${name.split("/").map(encodeURIComponent).join("/")}`;
+export const route = (name) => `#/m/${named(name)}`;
 
 export const ModelLink = ({ name }) => html`<a href=${route(name)}>${name}</a>`;
 

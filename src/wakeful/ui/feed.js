@@ -8,9 +8,14 @@ const WAITS = [1, 2, 3, 5];
 const POLL_SECONDS = 5;
 const POLLS = 6;
 
-const sleep = (ms, signal) => new Promise((wake) => {
+const sleep = (ms, signal) => new Promise((done) => {
+  const wake = () => {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", wake);
+    done();
+  };
   const timer = setTimeout(wake, ms);
-  signal.addEventListener("abort", () => (clearTimeout(timer), wake()), { once: true });
+  signal.addEventListener("abort", wake);
 });
 
 /** Calls `frame({kind, data})` and `status({state, seconds, why})`; states: connecting, live, polling, retrying, refused. */
@@ -84,6 +89,7 @@ export class Feed {
       }
     } finally {
       clearTimeout(timer);
+      this.stopped.signal.removeEventListener("abort", end);
       end();
     }
   }
