@@ -1,7 +1,7 @@
 """The data door of a real daemon: what it shows, and that looking changes nothing."""
 
 import http.client
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +63,6 @@ def infer(daemon: Daemon, model: str) -> int:
     return daemon.infer(model, "x", [1, 2, 3, 4], [1, 4])[0]
 
 
-def when(condition: Callable[[], bool], what: str) -> None:
-    wait_until(condition, what)
-
-
 def test_the_daemon_is_shown(daemon: Daemon) -> None:
     state = look(daemon, "state")
     told = state["daemon"]
@@ -87,7 +83,7 @@ def test_a_model_is_shown_from_its_sleep_to_its_work(daemon: Daemon) -> None:
         assert (before["reason"], before["replicas"], before["wakes_in"]) == ("nobody has asked for it yet", [], None)
     done = before["done"]
     assert infer(daemon, "plain") == 200
-    when(lambda: shown(daemon, "plain")["requests_per_second"] > 0, "the request is counted")
+    wait_until(lambda: shown(daemon, "plain")["requests_per_second"] > 0, "the request is counted")
     model = shown(daemon, "plain")
     assert (model["state"], model["pinned"], model["done"], sum(model["lat"])) == ("ready", False, done + 1, done + 1)
     assert 0 < model["p50"] <= model["p99"]
@@ -97,7 +93,7 @@ def test_a_model_is_shown_from_its_sleep_to_its_work(daemon: Daemon) -> None:
     assert replica["pid"] in daemon.replicas()
     assert replica["age_seconds"] >= 0
     assert (replica["state"], replica["copied"], replica["private_bytes"]) == ("ready", False, model["private_bytes"])
-    when(lambda: bool(shown(daemon, "plain")["measured"]), "its memory is measured")
+    wait_until(lambda: bool(shown(daemon, "plain")["measured"]), "its memory is measured")
     assert model["resident_bytes"] >= model["private_bytes"] > 0
 
 
@@ -121,13 +117,13 @@ def test_a_pipeline_is_shown_beside_its_models(daemon: Daemon) -> None:
     assert asked[0] == 200, asked
     pipeline = shown(daemon, "both")
     assert (pipeline["pipeline"], pipeline["state"], pipeline["done"]) == (True, "ready", 1)
-    when(lambda: shown(daemon, "both")["requests_per_second"] > 0, "it is counted")
+    wait_until(lambda: shown(daemon, "both")["requests_per_second"] > 0, "it is counted")
     assert look(daemon, "models/both")["model"]["key"] == "both"
 
 
 def test_one_model_with_all_that_is_known(daemon: Daemon) -> None:
     assert infer(daemon, "plain") == 200
-    when(lambda: sum(batch["count"] for batch in look(daemon, "models/plain")["batches"]) > 0, "runs are counted")
+    wait_until(lambda: sum(batch["count"] for batch in look(daemon, "models/plain")["batches"]) > 0, "runs are counted")
     told = look(daemon, "models/plain")
     assert told["model"]["key"] == "plain"
     assert told["signature"]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]
@@ -183,7 +179,7 @@ def test_looking_wakes_nobody_and_keeps_nobody_awake(daemon: Daemon) -> None:
         daemon.call("GET", "/metrics")
         return any(event["kind"] == "unload" and event["model"] == "short" for event in daemon.events(since=str(since)))
 
-    when(slept, "the model sleeps though it is looked at")
+    wait_until(slept, "the model sleeps though it is looked at")
     assert shown(daemon, "short")["state"] == "asleep"
     last = daemon.events()[-1]["seq"]
     requests = daemon.metric("wakeful_requests_total", model="short")
@@ -195,7 +191,6 @@ def test_looking_wakes_nobody_and_keeps_nobody_awake(daemon: Daemon) -> None:
 
 
 def test_a_browser_is_led_to_the_pages(daemon: Daemon) -> None:
-
     connection = http.client.HTTPConnection(daemon.host, daemon.port, timeout=30)
     connection.request("GET", "/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
     answer = connection.getresponse()

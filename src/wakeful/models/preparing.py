@@ -15,8 +15,8 @@ from wakeful.runtime.processes import Processes
 
 PATIENCE = 4
 """A preparation may take so many times as long as a load: it loads the model more than once."""
-MEASURE_SECONDS = 10.0
-"""Longest wait for exact figures of memory, which come once a draft has been replaced."""
+MEASURE_SECONDS = 60.0
+"""Longest wait for exact figures of memory, which come once a draft has been replaced: seconds, and more of them where all cores are busy."""
 
 
 class Opened(NamedTuple):
