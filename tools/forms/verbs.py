@@ -72,11 +72,11 @@ VERBS: dict[str, Schema] = {
     "events": EVENTS,
     "event": EVENT,
     "explain": EXPLAIN,
-    "load": _change("load", "What came of each.", _DONE | _HELD | _PLAN),
+    "load": _change("load", "What came of each.", {**_DONE, **_HELD, **_PLAN}),
     "unload": _change("unload", "What came of each.", {
         **_DONE, "bytes": (BYTES, "that it has freed, or would"), "queue": (COUNT, "with --dry-run"), "running": (COUNT, "with --dry-run"),
     }),
-    "pin": _change("pin", "What came of each.", _DONE | _PLAN),
+    "pin": _change("pin", "What came of each.", {**_DONE, **_PLAN}),
     "unpin": _change("unpin", "What came of each.", {
         "changed": (FLAG, "false: it was not pinned"), "sleeps_in": (maybe(SECONDS), "if nobody asks for it"), "pinned": (FLAG, "with --dry-run"),
     }),

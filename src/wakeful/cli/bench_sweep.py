@@ -12,7 +12,7 @@ from wakeful.cli.bench_options import MOST_CALLS, Sweep
 from wakeful.cli.bench_own import Counted, between
 from wakeful.cli.bench_page import number, table
 from wakeful.cli.bench_progress import Progress
-from wakeful.cli.figures import NONE, counted, size, span
+from wakeful.cli.figures import NONE, size, span
 from wakeful.cli.looks import Looks, printable
 from wakeful.cli.output import Output
 from wakeful.loadgen import arrivals, sweep
@@ -20,7 +20,7 @@ from wakeful.loadgen.driver import closed, open_loop
 from wakeful.loadgen.summary import BUSY
 from wakeful.loadgen.sweep import Step
 from wakeful.loadgen.target import Target
-from wakeful.telemetry.units import show_seconds
+from wakeful.telemetry.units import counted, show_seconds
 
 WARMUP_WINDOW = 0.3
 """Seconds."""
