@@ -1,10 +1,13 @@
 """The `wakeful` command."""
 
+import errno
+import os
 import sys
 
 from wakeful.clock import monotonic
 
 INTERRUPTED = 130
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def command(arguments: list[str], started: float) -> int:
@@ -29,8 +32,17 @@ def command(arguments: list[str], started: float) -> int:
     return main(arguments, started)
 
 
+def fill_gaps() -> None:
+    """Where somebody has closed one of the first three descriptors, nothing goes in or out; and no socket gets that number, to be written to by
+    a library that means the terminal."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
+
+
 def main() -> None:
     started = monotonic()
+    fill_gaps()
     try:
         status = command(sys.argv[1:], started)
         sys.stdout.flush()
@@ -40,6 +52,12 @@ def main() -> None:
     except BrokenPipeError:  # `wakeful --help | head`: the reader has seen enough
         sys.stdout = None
         status = 0
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        sys.stdout = None
+        sys.stderr.write(f"error: {error.filename or 'the output'} cannot be written: {error.strerror}\n")
+        status = 1
     sys.exit(status)
 
 

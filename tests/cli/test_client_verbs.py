@@ -214,6 +214,20 @@ def test_a_reader_that_has_seen_enough(daemon: Daemon) -> None:
     assert done.stderr == ""
 
 
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60, env=os.environ | UTF8)
+
+
+@pytest.mark.parametrize("verb", ["ps", "health", "ps --json"])
+def test_without_an_output(daemon: Daemon, verb: str) -> None:
+    command = f"{sys.executable} -m wakeful {verb} --url {daemon.url}"
+    for closed in (">&-", "2>&-", "<&- >&- 2>&-"):
+        done = shell(f"{command} {closed}; echo $? >&2")
+        assert (done.returncode, done.stderr) == (0, "0\n"), closed
+    done = shell(f"{command} >/dev/full")
+    assert (done.returncode, done.stderr) == (NO, "error: the output cannot be written: No space left on device\n")
+
+
 def test_without_a_daemon() -> None:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))  # nobody listens
