@@ -51,6 +51,10 @@ class Sink:
     def __init__(self) -> None:
         self.bytes = 0
 
+    @property
+    def takes(self) -> bool:
+        return True
+
     def push(self, data: bytes) -> bool:
         self.bytes += len(data)
         return True

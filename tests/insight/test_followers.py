@@ -24,9 +24,15 @@ class Line:
     def __init__(self) -> None:
         self.open = True
         self.ended = False
+        self.offered = 0
         self._data = b""
 
+    @property
+    def takes(self) -> bool:
+        return self.open
+
     def push(self, data: bytes) -> bool:
+        self.offered += 1
         if self.open:
             self._data += data
         return self.open
@@ -93,6 +99,21 @@ def test_who_is_behind_is_told_so_and_gets_a_whole_picture(tmp_path: Path) -> No
         assert fast.kinds() == ["tick"]
         await stage.tick()
         assert slow.kinds() == fast.kinds() == ["tick"]
+
+    asyncio.run(run())
+
+
+def test_no_picture_is_made_for_who_does_not_take_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        stage, line = Stage(tmp_path), Line()
+        stage.stream.follow(line)
+        line.open = False
+        await stage.tick()
+        offered = line.offered
+        await stage.tick()
+        await stage.tick()
+        assert line.offered == offered == 2  # a picture, and the tick that it did not take
+        assert stage.watch.streams.frames_dropped == 3
 
     asyncio.run(run())
 

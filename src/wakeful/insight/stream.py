@@ -39,6 +39,10 @@ encode = msgspec.json.encode
 class Line(Protocol):
     """Where frames go."""
 
+    @property
+    def takes(self) -> bool:
+        """False where too much of what was written before still waits: it would take nothing now."""
+
     def push(self, data: bytes) -> bool:
         """False, and nothing is written, where too much of what was written before still waits."""
 
@@ -128,6 +132,9 @@ class Stream:
     # ── telling ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _picture(self, follower: Follower, before: bytes = b"", after: bytes = b"") -> None:
+        if not follower.line.takes:  # a picture of a thousand models, for nobody, would be the dearest of all
+            self._miss(follower)
+            return
         now, seq = monotonic(), self._watch.engine.events.seq
         chosen = self._views.values() if follower.key is None else [view for key, view in self._views.items() if key == follower.key]
         whole = state.state(self._watch, self._views.values())
@@ -140,8 +147,11 @@ class Stream:
         if follower.line.push(data):
             follower.seq, follower.behind = seq, False
         else:
-            follower.behind = True
-            self._dropped += 1
+            self._miss(follower)
+
+    def _miss(self, follower: Follower) -> None:
+        follower.behind = True
+        self._dropped += 1
 
     def _event(self, event: Event) -> None:
         if event.model:
@@ -156,8 +166,7 @@ class Stream:
             if data and not follower.behind:
                 self._push(follower, data, event.seq)
             else:
-                follower.behind = True
-                self._dropped += 1
+                self._miss(follower)
 
     async def _tick(self) -> None:
         self._told = 0

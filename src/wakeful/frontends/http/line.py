@@ -92,9 +92,14 @@ class Line(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=BEHIND)
         self._transport.write(stream_head())
 
+    @property
+    def takes(self) -> bool:
+        """False where the client has left, or not taken what it got before."""
+        return self._writable and not self._transport.is_closing() and self.unsent < BEHIND
+
     def push(self, data: bytes) -> bool:
-        """Write one more piece. False, and nothing is written, where the client has not taken what it got before."""
-        if self._transport.is_closing() or not self._writable or self.unsent >= BEHIND:
+        """Write one more piece. False, and nothing is written, where it `takes` none."""
+        if not self.takes:
             return False
         self._transport.write(data)
         return True
