@@ -9,13 +9,14 @@ from wakeful.clock import monotonic, wall
 from wakeful.config.load import Options, load
 from wakeful.engine import Engine
 from wakeful.insight.stream import MOST_EVENTS, Stream
-from wakeful.insight.watch import About, Watch
+from wakeful.insight.tracks import Track
+from wakeful.insight.watch import MOST_GONE, About, Watch
 from wakeful.memory.budget import Memory
 from wakeful.memory.supervisor import Supervisor
 from wakeful.models.pipelines.pipelines import Pipelines
 from wakeful.models.registry import Registry
 from wakeful.telemetry.events import Events
-from wakeful.telemetry.metrics import Metrics
+from wakeful.telemetry.metrics import Metrics, ModelStats
 
 
 class Line:
@@ -130,6 +131,19 @@ def test_of_many_events_in_a_second_the_rest_is_a_gap(tmp_path: Path) -> None:
         assert (kind, gap, whole) == ("gap", {"from": last - 5, "to": last}, "snapshot")
         stage.emit()
         assert line.kinds() == ["event"]
+
+    asyncio.run(run())
+
+
+def test_the_past_of_models_that_are_gone_is_kept_for_a_few(tmp_path: Path) -> None:
+    async def run() -> None:
+        stage = Stage(tmp_path)
+        for second in range(MOST_GONE + 5):
+            track = stage.watch.tracks[f"m:{second}"] = Track(ModelStats("m"), second)
+            track.changed(wall(), "ready")
+        await stage.tick()
+        assert list(stage.watch.tracks) == [f"m:{second}" for second in range(5, MOST_GONE + 5)]
+        assert {track.changes[-1].state for track in stage.watch.tracks.values()} == {"asleep"}
 
     asyncio.run(run())
 

@@ -29,6 +29,8 @@ TICK = 1.0
 """Seconds."""
 SLICE = 16
 """Models that are looked at in one turn of the loop: a third of a millisecond. Requests go on in between."""
+MOST_GONE = 32
+"""Models and pipelines that are not there any more of which the past is kept: names come and go without end, versions above all."""
 REMEMBERED: frozenset[str] = frozenset({"evict", "scale", "unload", "load", "restart"})
 """Kinds of which the newest is shown beside the models."""
 
@@ -110,7 +112,8 @@ class Watch:
         for pipeline in self.engine.pipelines:
             if pipeline.stats.requests and pipeline.id not in self.tracks:
                 self.tracks[pipeline.id] = Track(pipeline.stats, self.second, whole=True)
-        now = self.ticked = wall()
+        now, gone = wall(), []
+        self.ticked = now
         for number, (key, track) in enumerate(list(self.tracks.items())):
             if number % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
@@ -120,6 +123,9 @@ class Watch:
                 levels = Levels(*(one + other for one, other in zip(levels, mine, strict=True)))
             if model is not None:
                 track.changed(now, _coarse(views.state_of(model)))
+            elif key not in self.engine.pipelines:
+                track.changed(now, "asleep")
+                gone.append(key)
             readings = track.record(self.second, mine)
             if readings is not None:
                 before, after = readings
@@ -128,6 +134,8 @@ class Watch:
                     happened = minus(after.own_latencies, before.own_latencies)
                     latencies = [one + other for one, other in zip(latencies, happened, strict=True)]
         self.history.record(self.second, (*sums, *levels), latencies)
+        for key in sorted(gone, key=lambda key: self.tracks[key].moved)[: -MOST_GONE]:
+            del self.tracks[key]
 
     def track(self, key: str) -> Track | None:
         """What is remembered of a model, from now on if not before; None: no model is called so."""
