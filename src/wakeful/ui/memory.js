@@ -39,7 +39,7 @@ function NowBar({ memory, models, paint }) {
     <ul class="legend">${all.slice(0, 12).map((model) => html`
       <li key=${model.key}><span class="swatch ${paint.get(model.key) ?? "s0"}"></span><a href=${route(model.key)}>${model.key}</a> ${bytes(held(model))}</li>`)}
       ${all.length > 12 && html`<li class="muted">and ${all.length - 12} more</li>`}
-      ${!all.length && html`<li class="muted">All models are asleep: they hold nothing.</li>`}</ul>
+      ${!all.length && html`<li class="muted">${models.size ? "All models are asleep: they hold nothing." : "There are no models."}</li>`}</ul>
   </div>`;
 }
 

@@ -77,7 +77,7 @@ function Latency({ history }) {
     const values = series[sum].map((value, index) => (value == null || !series[number][index] ? null : value / series[number][index]));
     const name = { total: "mean of all", queue: "mean wait", run: "mean run" }[part];
     return html`<${Lines} title="Time to answer" from=${from} step=${step} series=${[{ name, kind: "s0", values }]} format=${seconds} height=${180} tools=${tools}
-      summary=${part === "total" ? "of this span, means alone are kept" : name} />`;
+      summary=${part !== "total" ? name : series.requests.every((number) => number == null) ? "nobody has asked for it yet" : "of this span, means alone are kept"} />`;
   }
   const p50 = lat.map((counts) => percentile(counts, 0.5));
   const p99 = lat.map((counts) => percentile(counts, 0.99));
@@ -115,12 +115,12 @@ function Batches({ detail }) {
   const runs = batches.reduce((sum, one) => sum + one.count, 0);
   return html`<figure class="chart" aria-labelledby="batch-caption">
     <figcaption id="batch-caption"><b>Rows in a run</b> <span>${runs ? `${plural(runs, "run")} in the last minute, ${(model.rows_per_run ?? 0).toFixed(1)} rows each` : "no run in the last minute"}</span></figcaption>
-    <ul class="bars">${shownBatches.map((one, index) => {
+    ${batches.length > 0 && html`<ul class="bars">${shownBatches.map((one, index) => {
       const limit = one.rows !== null && one.rows >= most && (index === 0 || batches[index - 1].rows < most);
       return html`<li class=${limit ? "limit" : ""} data-rows=${one.rows} data-count=${one.count}>
         <svg viewBox="0 0 10 ${H}" preserveAspectRatio="none" aria-hidden="true"><rect class="bar" x="1" width="8" y=${H - (H * one.count) / top} height=${(H * one.count) / top} /></svg>
         <b>${one.count || ""}</b><span>${label(one, index)}</span>${limit && html`<em>max_batch_size ${most}</em>`}</li>`;
-    })}</ul>
+    })}</ul>`}
     <p class="muted">${model.merges ? "Requests are merged" : "Requests are not merged"}: ${model.batching}.</p>
     ${cost ? html`<${Cost} cost=${cost} most=${most} />` : html`<p class="muted">What a run costs is not learnt yet.</p>`}
   </figure>`;

@@ -33,7 +33,7 @@ function Doctor() {
   const order = ["fail", "warn", "ok"];
   const checks = [...value.checks].sort((one, other) => order.indexOf(one.level) - order.indexOf(other.level));
   return html`<ul class="checks">${checks.map((check) => html`<li><span class="state ${LEVELS[check.level]}">${check.level}</span>
-    <div><b>${check.name}</b> ${check.text}${check.hint && html`<p class="muted">${check.hint}</p>`}</div></li>`)}</ul>`;
+    <div>${check.text}${check.hint && html`<p class="muted">${check.hint}</p>`}</div></li>`)}</ul>`;
 }
 
 function Config() {
