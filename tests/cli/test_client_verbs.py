@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests import onnx_models
-from tests.daemon import Daemon, running
+from tests.daemon import Daemon, freeze, running
 from wakeful.cli import wire
 from wakeful.cli.client import Client, Failure
 from wakeful.cli.status import NO, NO_MODEL, NOT_ALLOWED, NOT_REACHABLE, UNAVAILABLE, WRONG_USE
@@ -186,6 +186,25 @@ def test_following_events(daemon: Daemon) -> None:
         assert process.wait(30) == 130
         assert process.stderr is not None
         assert process.stderr.read() == "interrupted\n"
+
+
+def test_following_tells_nothing_twice(daemon: Daemon) -> None:
+    """A daemon that did not answer for a while may still be the same one."""
+    ask(daemon, "load", "other")
+    ask(daemon, "unload", "other")
+    with following(daemon, "--model", "other", "--kind", "unload", "--limit", "1", "--timeout", "1") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        first = process.stdout.readline().split()[1]
+        freeze(daemon.process.pid)
+        try:
+            assert process.stderr.readline().endswith("waiting for it\n")
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        assert process.stderr.readline() == "it is back\n"
+        ask(daemon, "load", "other")
+        ask(daemon, "unload", "other")
+        assert int(process.stdout.readline().split()[1]) > int(first)
 
 
 def own_address() -> str:

@@ -63,31 +63,22 @@ def follow(client: Client, output: Output, answer: dict[str, Any], wanted: dict[
 
 
 def _coming(client: Client, output: Output, answer: dict[str, Any], wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    last, latest = 0, 0.0
+    last, latest, away = 0, 0.0, False
     while True:
         for event in answer["events"]:
             last, latest = max(last, event["seq"]), max(latest, event["time"])
             yield event
         time.sleep(POLL_SECONDS)
+        known = {"after": last} if last else {"since": latest + 0.001} if latest else {}
         try:
-            answer = client.get(f"{PREFIX}/events", after=last, limit=1000, **wanted)
+            answer = client.get(f"{PREFIX}/events", limit=1000, **(wanted | known))
         except Failure as failure:
             if failure.exit not in AWAY:
                 raise
-            output.note(f"{failure.message}; waiting for it")
-            _wait_for(client)
+            if not away:
+                output.note(f"{failure.message}; waiting for it")
+            away, last, answer = True, 0, {"events": []}  # another daemon counts from 1 again
+            continue
+        if away:
+            away = False
             output.note("it is back")
-            last = 0  # another daemon counts from 1 again
-            answer = client.get(f"{PREFIX}/events", limit=1000, **(wanted | {"since": latest + 0.001}))
-
-
-def _wait_for(client: Client) -> None:
-    while True:
-        try:
-            client.get(f"{PREFIX}/access")
-        except Failure as failure:
-            if failure.exit not in AWAY:
-                raise
-            time.sleep(POLL_SECONDS)
-        else:
-            return
