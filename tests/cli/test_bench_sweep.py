@@ -13,8 +13,9 @@ from tests.loadgen.stage import reply, serving
 from tests.loadgen.steps import SWEEP, step
 from wakeful.cli import bench_own, bench_sweep
 from wakeful.cli.bench_chart import chart
+from wakeful.cli.bench_page import HEAD
 from wakeful.cli.looks import Looks
-from wakeful.loadgen.sweep import Own, Step
+from wakeful.loadgen.sweep import MOST_STEPS, Own, Step
 
 PLAIN = Looks(unicode=True)
 ABOUT = "open loop, Poisson; input_ids INT64 [1,16] random; 2 cores, client included"
@@ -57,6 +58,15 @@ def test_words() -> None:
     ]
     assert said(SWEEP[0], SWEEP[1]._replace(interrupted=True))[-1] == "note: interrupted"
     assert bench_sweep.line(SWEEP[3]) == "2,000/s: 1,311 done/s, p99 240 ms, not kept up"
+
+
+def test_how_figures_are_computed() -> None:
+    out, err = bench("--explain")
+    assert_golden("bench_explain.txt", out)
+    assert err == ""
+    assert all(len(line) <= 80 for line in out.splitlines())
+    for figure in (*bench_sweep.HEAD, *bench_sweep.OWN_HEAD, *HEAD):
+        assert figure in out or figure in ("answered", "rate/s", "p90", "p95", "p99", "p99.9"), figure
 
 
 def test_charts_of_little() -> None:
@@ -114,7 +124,7 @@ def test_a_sweep_of_a_daemon(tmp_path: Path) -> None:
         # whether a busy machine keeps up with anything is not what is tested
         out, err = bench(daemon.url, "demo-model", *SHORT, "--connections", "4", *pictures, status=None)
     told = json.loads((tmp_path / "a.json").read_text("utf-8"))["data"]
-    assert 1 <= len(told["steps"]) <= 24
+    assert 1 <= len(told["steps"]) <= MOST_STEPS
     assert told["steps"][0]["rate"] == 20
     assert told["steps"][0]["own"]["memory"] > 0
     assert out.splitlines()[1].startswith("open loop, Poisson; input FP32 [1,4] random; ")

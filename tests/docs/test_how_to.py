@@ -1,6 +1,7 @@
 """What the pages on single jobs say to write is a configuration, and what they say to run runs."""
 
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,12 +12,17 @@ import pytest
 from tests import certificates, onnx_models
 from tests.daemon import Daemon, running
 from tests.docs.test_readme import BLOCK
+from wakeful.cli import bench_options
 from wakeful.cli.main import main
+from wakeful.cli.parser import Parser
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "how-to").glob("*.md"))
 ADDRESS = "http://127.0.0.1:8080"
 RUN_ELSEWHERE = {"serve"}
 """Verbs that do not end by themselves; what they are given is held by the tests of serving."""
+
+DEPENDS = {"--sweep", "--assert"}
+"""With these, what `wakeful bench` leaves with depends on how fast this machine is just now: such a command line is read and not run."""
 
 
 def found(language: str) -> list[tuple[str, str]]:
@@ -45,9 +51,14 @@ def test_settings_are_right(page: str, text: str, tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize(("page", "line"), [(page, line) for page, text in found("sh") for line in text.splitlines()])
 def test_commands_run(page: str, line: str, daemon: Daemon, tmp_path: Path) -> None:
-    program, verb, *arguments = line.split()
+    program, verb, *arguments = shlex.split(line)
     assert program == "wakeful"
     if verb in RUN_ELSEWHERE:
+        return
+    if DEPENDS.intersection(arguments):
+        parser = Parser(f"wakeful {verb}", "")
+        bench_options.add_arguments(parser)
+        assert bench_options.load_of(parser.parse_args(arguments))
         return
     (tmp_path / "repository" / "fraud" / "1").mkdir(parents=True)
     onnx_models.ident(tmp_path / "repository" / "fraud" / "1" / "model.onnx")

@@ -26,7 +26,7 @@ def up_to(capacity: float) -> Callable[[float], Step]:
 
 def test_rates_are_doubled_and_then_halved_in_between() -> None:
     steps = found(up_to(1000), 100)
-    assert [one.rate for one in steps] == [100, 200, 400, 800, 1600, 1100, 940, 1000]
+    assert [one.rate for one in steps] == [100, 200, 400, 800, 1600, 1100, 1100, 940, 1000]
     best = knee(steps)
     assert best is not None
     assert best.rate == 1000  # 1050 would be kept up too: 95 % is enough
@@ -50,6 +50,20 @@ def test_a_server_that_keeps_up_with_nothing_ends_the_search() -> None:
     assert knee(steps) is None
     silent = found(lambda rate: step(rate, 0, math.nan, math.nan, failed=round(2 * rate)), 64)
     assert [one.rate for one in silent] == [64]
+
+
+def test_a_rate_that_was_just_missed_is_tried_again() -> None:
+    tried: list[float] = []
+
+    def once_disturbed(rate: float) -> Step:
+        tried.append(rate)
+        return step(rate, min(rate, 1000) * (0.9 if tried == [100, 200] else 1), 0.004, 0.012)
+
+    steps = found(once_disturbed, 100)
+    assert [one.rate for one in steps][:4] == [100, 200, 200, 400]
+    best = knee(steps)
+    assert best is not None
+    assert best.rate == 1000
 
 
 def test_steps_of_low_rates_take_longer() -> None:

@@ -84,6 +84,7 @@ def _run(arguments: Namespace, output: Output) -> int:
         _save(data, arguments)
         if picture is not None:
             picture(found.raw, title, arguments.plot)
+            output.note(f"written {arguments.plot}")
     except OSError as error:
         complain(f"cannot write {error.filename}: {error.strerror}")
         return NO

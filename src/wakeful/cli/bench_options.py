@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wakeful.cli.bench_asserts import bound
+from wakeful.cli.bench_explain import Explain
 from wakeful.cli.client import DEFAULT_URL, URL_VARIABLE
 from wakeful.cli.output import seconds_of
 from wakeful.cli.parser import WRONG_USE, Parser
@@ -97,6 +98,7 @@ def add_arguments(parser: Parser) -> None:
         "--assert", action="append", type=bound, default=[], dest="bounds", metavar="BOUND",
         help="exit 1 unless p99<20ms, mean<5ms, max<1s, done>900, rows>5000 (a second), failed<=0.1%%; repeatable",
     )
+    output.add_argument("--explain", action=Explain, help="how each figure is computed, and no load")
     output.add_argument("--json", nargs="?", const="-", metavar="FILE", help="all figures, for programs: into a file, or on stdout")
     output.add_argument("--plot", type=Path, metavar="FILE", help="a picture, .svg, .html, or .png (needs matplotlib)")
     output.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="(default auto: on a terminal)")

@@ -1,6 +1,7 @@
 """Looking for the rate that a server keeps up with: what a step of a sweep has shown, and which rate comes next. Pure.
 
-Rates are doubled until one is not kept up, then the middle between the best that was and the worst that was not is tried, until the two are close.
+Rates are doubled until one is not kept up, then the middle between the best that was and the worst that was not is tried, until the two are close. A
+rate that was just missed is tried again: machines have other things to do now and then.
 """
 
 import math
@@ -29,7 +30,9 @@ CLOSE = 1.1
 """The search ends when the worst rate is no more than so many times the best."""
 LOWEST = 1 / 64
 """Of the first rate: below, a server keeps up with nothing."""
-MOST_STEPS = 24
+CLEARLY = 0.8
+"""A step that answers less than this share of what is due has missed its rate beyond doubt."""
+MOST_STEPS = 30
 LEAST_CALLS, LONGEST = 10, 30.0
 """A step of a low rate takes longer, so that so many calls are due in it, but no longer than so many seconds."""
 WINDOWS = 3
@@ -155,6 +158,8 @@ def next_rate(steps: Sequence[Step], first: float) -> float | None:
         return first
     if len(steps) >= MOST_STEPS or steps[-1].interrupted:
         return None
+    if _doubtful(steps):
+        return steps[-1].rate
     best, worst = knee(steps), lowest_missed(steps)
     if worst is None:
         return None if steps[-1].busy > BUSY else 2 * max(step.rate for step in steps)
@@ -168,12 +173,24 @@ def _middle(low: float, high: float) -> float:
     return float(f"{middle:.2g}") if low < float(f"{middle:.2g}") < high else middle
 
 
+def _doubtful(steps: Sequence[Step]) -> bool:
+    """Has the last one just missed its rate, and for the first time?"""
+    last = steps[-1]
+    narrow = not last.kept and last.facts.done >= CLEARLY * last.due and last.failed <= MOST_FAILED
+    return narrow and sum(step.rate == last.rate for step in steps) == 1
+
+
+def _judged(steps: Sequence[Step]) -> list[Step]:
+    """Of each rate the latest."""
+    return list({step.rate: step for step in steps}.values())
+
+
 def lowest_missed(steps: Sequence[Step]) -> Step | None:
-    return min((step for step in steps if not step.kept and not step.interrupted), key=lambda step: step.rate, default=None)
+    return min((step for step in _judged(steps) if not step.kept and not step.interrupted), key=lambda step: step.rate, default=None)
 
 
 def knee(steps: Sequence[Step]) -> Step | None:
     """The highest rate that was kept up, below all that were not."""
     missed = lowest_missed(steps)
     most = math.inf if missed is None else missed.rate
-    return max((step for step in steps if step.kept and step.rate < most), key=lambda step: step.rate, default=None)
+    return max((step for step in _judged(steps) if step.kept and step.rate < most), key=lambda step: step.rate, default=None)
