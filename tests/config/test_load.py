@@ -317,3 +317,8 @@ def test_a_file_that_does_not_say_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(entry + 'backend = "caffe"\n')
     with pytest.raises(ConfigError, match='must be one of "auto", "onnx"'):
         load(Options(config=tmp_path / "c.toml"), {})
+
+
+def test_a_file_without_end() -> None:
+    with pytest.raises(ConfigError, match="/dev/zero cannot be read: it has more than 64 MiB"):
+        load(Options(config=Path("/dev/zero")), {})

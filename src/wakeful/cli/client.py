@@ -20,6 +20,8 @@ URL_VARIABLE, KEY_VARIABLE = "WAKEFUL_URL", "WAKEFUL_API_KEY"
 SECONDS = 10.0
 """For an answer that needs no work."""
 PREFIX = "/wakeful/v1"
+LONGEST_KEY = 65536
+"""Characters that are read of a file."""
 FORMAT = 1
 """Of what is below it; all of that says so."""
 
@@ -120,7 +122,8 @@ def key_of(file: "Path | None") -> str:
         text = os.environ.get(KEY_VARIABLE, "").strip()
     else:
         try:
-            text = file.read_text("utf-8").strip()
+            with file.open(encoding="utf-8") as content:
+                text = content.read(LONGEST_KEY).strip()
         except (OSError, UnicodeDecodeError) as error:
             raise Failure("invalid_input", f"--key-file {file}: {getattr(error, 'strerror', None) or error}", WRONG_USE) from None
     if not text.isascii() or not text.isprintable():

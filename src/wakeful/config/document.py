@@ -11,6 +11,8 @@ from typing import Any
 from wakeful.config.locate import KeyPath, Position, locate_json, locate_toml
 from wakeful.config.problems import Place, Problem
 
+MOST_BYTES = 64 << 20
+"""Of a file."""
 _AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _SURROGATES = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
@@ -40,7 +42,7 @@ def read_document(path: Path) -> Document | Problem:
     """Reads a .json file, or any other as TOML. A byte order mark, and an empty file, are accepted."""
     name = str(path)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = _content(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         return Problem("encoding", f"not UTF-8 text: byte {error.start} cannot be read", Place(name), hint="save the file as UTF-8")
     except (OSError, ValueError) as error:
@@ -53,6 +55,15 @@ def read_document(path: Path) -> Document | Problem:
         # The SnoozeML SDK escapes characters beyond U+FFFF as JSON does, in two halves, which TOML forbids.
         return _parse_toml(name, _SURROGATES.sub(lambda pair: json.loads(f'"{pair[0]}"'), text))
     return parsed
+
+
+def _content(path: Path) -> bytes:
+    """Raises OSError, and ValueError for what has no end, such as a device."""
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES >> 20} MiB")
+    return content
 
 
 def near_names(name: str, directory: Path, pattern: str = "*") -> list[str]:
