@@ -53,6 +53,14 @@ def test_a_file_that_is_there_stays(models: Path, capsys: pytest.CaptureFixture[
     assert 'id = "fraud"' in capsys.readouterr().out
 
 
+def test_where_nothing_can_be_written(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (models / "models.toml").symlink_to(models / "nowhere" / "models.toml")
+    assert main(["init", str(models)], 0.0) == 1
+    assert capsys.readouterr().err == (
+        f"error: {models}/models.toml cannot be written: File exists\n  hint: --print shows what would be written\n"
+    )
+
+
 def test_a_directory_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", str(tmp_path / "nowhere")], 0.0) == 2
     assert "nowhere is no directory" in capsys.readouterr().err

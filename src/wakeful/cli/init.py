@@ -53,8 +53,12 @@ def run(arguments: Namespace) -> int:
     if present is not None:
         complain(f"{present} is there already, and stays as it is", ("hint", "--print shows what would be written"))
         return NO
-    with (directory / FILES[0]).open("x", encoding="utf-8") as file:
-        file.write(text)
+    try:
+        with (directory / FILES[0]).open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        complain(f"{directory / FILES[0]} cannot be written: {error.strerror}", ("hint", "--print shows what would be written"))
+        return NO
     names = f" ({', '.join(model.id for model in found)})" if found else ""
     more = f", {len(skipped)} skipped" if skipped else ""
     print(f"{directory / FILES[0]} written: {len(found)} model{'' if len(found) == 1 else 's'} found{names}{more}")
