@@ -8,6 +8,7 @@ import sys
 import termios
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -99,6 +100,16 @@ def test_drawing(name: str, screen: Screen, looks: Looks, height: int) -> None:
     if not looks.colour:
         assert all(len(line) <= (looks.width or 0) for line in lines)
     assert_golden(name, "\n".join(line.rstrip() for line in lines) + "\n")
+
+
+@pytest.mark.parametrize("unicode", [True, False])
+@pytest.mark.parametrize("mode", ["list", "help", "find"])
+def test_no_terminal_is_too_small(mode: Literal["list", "help", "find"], unicode: bool) -> None:
+    for width in range(1, 40):
+        for height in (1, 2, 3, 6):
+            lines = draw(Screen(mode=mode), states.EXAMPLE, Minute(), 0.0, LOOKS._replace(unicode=unicode, width=width), height)
+            assert len(lines) == height
+            assert max(map(len, lines)) <= width
 
 
 def test_a_daemon_that_starts_anew_draws_no_hole() -> None:

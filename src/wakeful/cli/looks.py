@@ -40,7 +40,7 @@ class Looks(NamedTuple):
         if width is None or len(text) <= width:
             return text
         mark = self.symbol("cut")
-        return text[: max(width - len(mark), 0)] + mark
+        return (text[: max(width - len(mark), 0)] + mark)[: max(width, 0)]
 
 
 def wants_colour(choice: Choice, environ: Mapping[str, str], *, terminal: bool) -> bool:

@@ -131,10 +131,10 @@ def draw(screen: Screen, state: Mapping[str, Any], minute: Minute, now: float, l
     width = looks.width or 80
     if screen.mode in ("help", "details"):
         lines = list(HELP if screen.mode == "help" else screen.details)
-        return _filled([looks.cut(line, width) for line in lines], ["any key goes back"], height)
+        return _filled([looks.cut(line, width) for line in lines], [looks.cut("any key goes back", width)], height)
     models = shown(screen, state)
     rows = _rows(models, minute, now, looks._replace(colour=False, width=width - 2), width - 2)
-    head = [looks.cut(title(state, looks), width), looks.cut(_problem(state), width), "  " + looks.cut(rows[0], width - 2)]
+    head = [looks.cut(title(state, looks), width), looks.cut(_problem(state), width), looks.cut(f"  {rows[0]}", width)]
     room = max(height - HEAD - FOOT, 1)
     keys = [model["key"] for model in models]
     here = keys.index(screen.selected) if screen.selected in keys else 0
@@ -171,7 +171,7 @@ def _columns(minute: Minute, now: float) -> tuple[Column, ...]:
 
 
 def _row(line: str, word: str, looks: Looks, *, selected: bool) -> str:
-    text = f"{looks.symbol('cursor') if selected else ' '} {line}"
+    text = looks.cut(f"{looks.symbol('cursor') if selected else ' '} {line}", looks.width)
     return looks.paint(text, "selected" if selected else word)
 
 
