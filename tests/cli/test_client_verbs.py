@@ -386,5 +386,6 @@ def test_addresses(url: str, shown: str | None) -> None:
 
 
 def test_queries() -> None:
+    assert wire.query(model="\udcff") == "?model=%FF"  # as Python has a byte of the command line that is no UTF-8
     assert wire.query(a=1, b=None, c="x y/ü&") == "?a=1&c=x%20y/%C3%BC%26"
     assert wire.query() == ""

@@ -83,8 +83,8 @@ def parse(url: str) -> Address:
 
 
 def quoted(text: str) -> str:
-    """For a path; slashes stay."""
-    return "".join(chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in text.encode())
+    """For a path; slashes stay. Bytes of a command line that are no UTF-8 stay what they are."""
+    return "".join(chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in text.encode(errors="surrogateescape"))
 
 
 def query(**values: object) -> str:
