@@ -88,7 +88,10 @@ def test_made_up_values_fit_their_types() -> None:
 
 def test_files_that_do_not_fit(tmp_path: Path) -> None:
     file = tmp_path / "x.json"
-    for text, words in (("[1]", "has 2 inputs"), ('{"idz": [1]}', "no input idz"), ('{"ids": [[1, 2], [3]]}', "equally long"), ("{", "x.json: ")):
+    for text, words in (
+        ("[1]", "has 2 inputs"), ('{"idz": [1]}', "no input idz"), ('{"ids": [[1, 2], [3]]}', "equally long"), ("{", "x.json: "),
+        ("[" * 100_000, "x.json: "),
+    ):
         file.write_text(text, encoding="utf-8")
         with pytest.raises(Failure, match=words):
             infer_inputs.read(str(file), TWO)

@@ -54,7 +54,7 @@ def read(place: str, inputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     try:
         text = place if as_it_is else sys.stdin.read() if place == "-" else Path(place).read_text("utf-8")
         value = json.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         hint = f"or JSON such as [[1, 2]], or one of {', '.join(MADE_UP)}" if place != "-" else None
         raise Failure("invalid_input", f"{'stdin' if place == '-' else place}: {reason}", WRONG_USE, hint) from None
