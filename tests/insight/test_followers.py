@@ -8,6 +8,7 @@ from typing import Any
 from wakeful.clock import monotonic, wall
 from wakeful.config.load import Options, load
 from wakeful.engine import Engine
+from wakeful.insight import state
 from wakeful.insight.stream import MOST_EVENTS, Stream
 from wakeful.insight.tracks import Track
 from wakeful.insight.watch import MOST_GONE, About, Watch
@@ -144,6 +145,22 @@ def test_the_past_of_models_that_are_gone_is_kept_for_a_few(tmp_path: Path) -> N
         await stage.tick()
         assert list(stage.watch.tracks) == [f"m:{second}" for second in range(5, MOST_GONE + 5)]
         assert {track.changes[-1].state for track in stage.watch.tracks.values()} == {"asleep"}
+
+    asyncio.run(run())
+
+
+def test_memory_of_most_models_is_shown_as_one(tmp_path: Path) -> None:
+    async def run() -> None:
+        stage = Stage(tmp_path)
+        for number in range(state.MOST_BANDS + 2):
+            track = stage.watch.tracks[str(number)] = Track(ModelStats("m"), 8)
+            track.history.record(9, (*[0] * 7, 0, 0, 1, 100 * (number + 1), 1), None)
+        stage.watch.second = 10
+        shown = state.history(stage.watch, None, "5m")
+        assert shown["others"] == [0] * 298 + [302, 302]  # of the two that hold least
+        assert "1" not in shown["memory"]
+        assert len(shown["memory"]) == state.MOST_BANDS
+        assert shown["memory"]["2"] == [None] * 297 + [0, 301, 301]
 
     asyncio.run(run())
 

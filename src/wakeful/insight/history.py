@@ -23,6 +23,11 @@ WINDOW = 60
 """Seconds that rates and percentiles are of."""
 
 
+Held = NDArray[np.int64]
+"""Bytes, oldest first, up to now; of steps of which nothing is known there is none."""
+_PRIVATE, _SHARED = (len(COUNTERS) + GAUGES.index(name) for name in ("private", "shared"))
+
+
 class Span(NamedTuple):
     step: int
     """Seconds."""
@@ -94,13 +99,13 @@ class Ring:
         length = self.span.length
         still = self._values[self.last % length].copy()
         still[: len(COUNTERS)] = 0
-        for skipped in range(max(self.last + 1, number - length + 1), number + 1):
-            self._values[skipped % length] = still
-            if self._latencies is not None:
-                self._latencies[skipped % length] = 0
+        skipped = np.arange(max(self.last + 1, number - length + 1), number + 1) % length
+        self._values[skipped] = still
+        if self._latencies is not None:
+            self._latencies[skipped] = 0
         self.last = number
 
-    def _rows(self, second: int, count: int) -> tuple[list[int], int]:
+    def _rows(self, second: int, count: int) -> tuple[NDArray[np.int64], int]:
         """Rows of the latest steps up to that second, at most `count`, oldest first; those that are not recorded yet are as `_advance` would have
         them. And how many before them nothing is known of."""
         number = second // self.span.step
@@ -108,7 +113,7 @@ class Ring:
             self._advance(number)
         begin = number - count + 1
         known = max(begin, self.first)
-        return [step % self.span.length for step in range(known, number + 1)], known - begin
+        return np.arange(known, number + 1) % self.span.length, known - begin
 
     def columns(self, second: int) -> dict[str, list[float | None]]:
         """Every series, oldest first, up to that second."""
@@ -121,13 +126,11 @@ class Ring:
             found[name] = nothing + (column.astype(np.int64) if name in WHOLE else column.astype(np.float64).round(6)).tolist()
         return found
 
-    def column(self, second: int, names: Sequence[str]) -> list[float | None]:
-        """The sum of some series."""
-        rows, unknown = self._rows(second, self.span.length)
-        indices = [(*COUNTERS, *GAUGES).index(name) for name in names]
-        nothing: list[float | None] = [None] * unknown
-        sums: list[float | None] = self._values[rows][:, indices].sum(axis=1).astype(np.int64).tolist()
-        return nothing + sums
+    def held(self, second: int) -> Held:
+        """Bytes in each step, private and shared together."""
+        rows, _ = self._rows(second, self.span.length)
+        held: Held = self._values[rows, _PRIVATE].astype(np.int64) + self._values[rows, _SHARED].astype(np.int64)
+        return held
 
     def latencies(self, second: int) -> list[list[int] | None]:
         """Counts by LATENCY_BOUNDS of each step; None where they are not kept."""

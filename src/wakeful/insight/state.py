@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from wakeful import __version__
 from wakeful.clock import monotonic, wall
 from wakeful.config import sources
@@ -177,12 +179,15 @@ def _ring(history: History, second: int, span: str) -> View:
 
 def _by_model(watch: Watch, span: str, begin: float) -> View:
     """Memory of the models that held most, that of the others in one; and how all have changed."""
-    columns = {key: track.history.rings[span].column(watch.second, ("private", "shared")) for key, track in watch.tracks.items()}
-    ranked = sorted(columns, key=lambda key: -max((value or 0 for value in columns[key]), default=0))
-    others = [columns[key] for key in ranked[MOST_BANDS:]]
+    length = SPANS[span].length
+    held = {key: track.history.rings[span].held(watch.second) for key, track in watch.tracks.items()}
+    ranked = sorted(held, key=lambda key: -int(held[key].max(initial=0)))
+    others = np.zeros(length, np.int64)
+    for key in ranked[MOST_BANDS:]:
+        others[length - len(held[key]) :] += held[key]
     return {
-        "memory": {key: columns[key] for key in ranked[:MOST_BANDS]},
-        "others": [sum(value or 0 for value in step) for step in zip(*others, strict=True)] if others else None,
+        "memory": {key: [None] * (length - len(held[key])) + held[key].tolist() for key in ranked[:MOST_BANDS]},
+        "others": others.tolist() if len(ranked) > MOST_BANDS else None,
         "states": {key: changes for key, track in watch.tracks.items() if (changes := _changes(track, begin))},
     }
 
