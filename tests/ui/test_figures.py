@@ -93,16 +93,33 @@ def change(time: float, state: str) -> dict[str, Any]:
 
 
 def test_what_a_restart_forgot_is_kept_with_a_gap(seen: Visit) -> None:
-    before = history(100, [1, 2, 3, 4, None], [change(99, "ready")])
+    before = history(100, [1, 2, 3, 4, None], [change(99, "ready"), change(103.8, "asleep")])
     after = history(102, [None, None, None, 7, 8], [change(105, "waking")])
-    joined = seen.module("history.js", "m.joined(a[0], a[1], true)", before, after)
+    joined = seen.module("history.js", "m.joined(a[0], a[1])", before, after)
     assert joined["series"]["requests"] == [3, 4, None, 7, 8]
     assert joined["lat"] == [[3], [4], None, [7], [8]]
-    assert [one["state"] for one in joined["states"]] == ["ready", "unknown", "waking"]
-    again = seen.module("history.js", "m.joined(a[0], a[1], false)", joined, history(103, [None, None, 7, 8, 9], [change(105, "waking")]))
+    whole = [(99, "ready"), (103.8, "asleep"), (104, "unknown"), (105, "waking")]
+    assert [(one["t"], one["state"]) for one in joined["states"]] == whole
+    again = seen.module("history.js", "m.joined(a[0], a[1])", joined, history(103, [None, None, 7, 8, 9], after["states"]))
     assert again["series"]["requests"] == [4, None, 7, 8, 9]
-    assert [one["state"] for one in again["states"]] == ["ready", "unknown", "waking"]
-    assert seen.module("history.js", "m.joined(undefined, a[0], false)", before) == before
+    assert [(one["t"], one["state"]) for one in again["states"]] == whole
+    over = history(105, [7, 8, 9, 10, 11], after["states"])
+    assert seen.module("history.js", "m.joined(a[0], a[1])", again, over) == over
+    quick = seen.module("history.js", "m.joined(a[0], a[1], true)", history(100, [1, 2], [change(99, "ready")]), history(100, [5, 6], []))
+    assert [one["state"] for one in quick["states"]] == ["ready", "unknown"]
+    still = seen.module("history.js", "m.joined(a[0], a[1])", quick, history(100, [5, 6], [change(101.5, "ready")]))
+    assert [(one["t"], one["state"]) for one in still["states"]] == [(99, "ready"), (101, "unknown"), (101.5, "ready")]
+    earlier = seen.module("history.js", "m.joined(a[0], a[1])", history(103, [1, 2, 3], []), after)
+    assert earlier["series"]["requests"] == [None, 1, 2, 7, 8]
+    assert seen.module("history.js", "m.joined(undefined, a[0])", before) == before
+
+
+def test_what_a_restart_forgot_of_models(seen: Visit) -> None:
+    before = history(100, [1, 2], []) | {"memory": {"a": [5, 6], "b": [0, 1]}, "others": None, "states": {"a": [change(99, "ready")]}}
+    after = history(101, [None, 3], []) | {"memory": {"b": [None, 2]}, "others": None, "states": {"b": [change(102, "ready")]}}
+    joined = seen.module("history.js", "m.joined(a[0], a[1])", before, after)
+    assert joined["memory"] == {"a": [6, None], "b": [1, 2]}
+    assert {name: [one["state"] for one in states] for name, states in joined["states"].items()} == {"a": ["ready", "unknown"], "b": ["ready"]}
 
 
 def test_paths_leave_gaps_out(seen: Visit) -> None:

@@ -68,32 +68,42 @@ export function Copy({ label, text }) {
   </div>`;
 }
 
-/** Fetched now and every `pace` seconds while the page is seen: value, or the error. */
-export function useFetched(load, dependencies, pace) {
+/** Fetched now, every `pace` seconds and soon after `turn` has changed, at most once a second and while the page is seen: value, or the error. */
+export function useFetched(load, dependencies, pace, turn = 0) {
   const [found, setFound] = useState({ value: null, error: null });
+  const soon = useRef(null);
   useEffect(() => {
-    let over = false;
-    let timer = 0;
     const abort = new AbortController();
-    const turn = async () => {
+    let timer = 0;
+    let began = 0;
+    let busy = false;
+    let wanted = false;
+    const plan = () => {
       clearTimeout(timer);
-      try {
-        const value = await load(abort.signal);
-        if (!over) setFound({ value, error: null });
-      } catch (error) {
-        if (!over) setFound((before) => ({ value: before.value, error }));
-      }
-      if (!over && pace) timer = setTimeout(() => document.hidden || turn(), pace * 1000);
+      if (abort.signal.aborted || busy || document.hidden) return;
+      const rest = wanted ? Math.max(0, began + 1000 - Date.now()) : pace * 1000;
+      if (wanted || pace) timer = setTimeout(fetchOnce, rest);
     };
-    const seen = () => document.hidden || turn();
+    const fetchOnce = async () => {
+      [busy, wanted, began] = [true, false, Date.now()];
+      const next = await load(abort.signal).then((value) => () => ({ value, error: null }), (error) => (before) => ({ value: before.value, error }));
+      busy = false;
+      if (!abort.signal.aborted) setFound(next);
+      plan();
+    };
+    soon.current = () => {
+      wanted = true;
+      plan();
+    };
+    const seen = () => soon.current();
     document.addEventListener("visibilitychange", seen);
-    void turn();
+    soon.current();
     return () => {
-      over = true;
       abort.abort();
       clearTimeout(timer);
       document.removeEventListener("visibilitychange", seen);
     };
   }, dependencies);
+  useEffect(() => soon.current(), [turn]);
   return found;
 }

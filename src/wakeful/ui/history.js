@@ -4,57 +4,56 @@ import { useFetched } from "./dom.js";
 import { look, named } from "./net.js";
 import { store } from "./store.js";
 
-export const SPANS = { "5m": { pace: 2, text: "5 min" }, "1h": { pace: 10, text: "1 h" }, "24h": { pace: 60, text: "24 h" } };
+export const SPANS = { "5m": { pace: 4, text: "5 min" }, "1h": { pace: 10, text: "1 h" }, "24h": { pace: 60, text: "24 h" } };
 
 const kept = new Map();
 
 const filled = (column, before, offset) => column.map((value, index) => value ?? before?.[index + offset] ?? null);
 
-/** `found` with what `before` knew of steps of which `found` knows nothing. Pure. */
-export function joined(before, found, again) {
+/** `found` with what `before` knew of steps of which `found` knows nothing. `again`: it is of another daemon. Pure. */
+export function joined(before, found, again = false) {
   if (!before || before.step !== found.step) return found;
   const offset = Math.round((found.from - before.from) / found.step);
-  if (offset < 0) return found;
   const columns = (now, old) => Object.fromEntries(Object.entries(now).map(([name, column]) => [name, filled(column, old?.[name], offset)]));
   const whole = { ...found, series: columns(found.series, before.series), lat: filled(found.lat, before.lat, offset) };
+  const forgot = found.series.requests.some((value, index) => value === null && whole.series.requests[index] !== null);
+  if (!again && !forgot && !(before.cut > found.from)) return found;
   if (found.memory) {
-    const length = found.lat.length;
-    const unknown = (names) => Object.fromEntries(names.map((name) => [name, new Array(length).fill(null)]));
-    const lost = Object.keys(before.memory).filter((name) => again && !(name in found.memory));
-    whole.memory = columns({ ...found.memory, ...unknown(lost) }, before.memory);
+    const nothing = new Array(found.lat.length).fill(null);
+    const all = { ...Object.fromEntries(Object.keys(before.memory).map((name) => [name, nothing])), ...found.memory };
+    whole.memory = columns(all, before.memory);
     if (found.others) whole.others = filled(found.others, before.others, offset);
   }
-  const begin = found.from + found.step * Math.max(found.series.requests.findIndex((value) => value != null), 0);
-  whole.states = again || before.carried ? statesJoined(before.states, found.states, begin) : found.states;
-  whole.carried = again || (before.carried && begin > found.from + found.step);
+  const newest = before.from + before.step * (before.lat.length - 1);
+  whole.cut = before.cut ?? Object.values(before.states).flat().reduce((last, change) => Math.max(last, change.t), newest);
+  whole.states = statesJoined(before.states, found.states, whole.cut);
   return whole;
 }
 
-/** What happened before `begin` is known to the page alone; then there is a time of which nobody knows. */
-function statesJoined(before, found, begin) {
-  if (Array.isArray(found)) return joinedChanges(before, found, begin);
+/** Of each model, what was known before the cut, and what has happened since; in between there is a time of which nobody knows. */
+function statesJoined(before, found, cut) {
+  const both = (old, fresh) => {
+    const kept = old.filter((change) => change.t <= cut && change.state !== "unknown");
+    return [...kept, ...(kept.length ? [{ t: cut, state: "unknown", reason: null }] : []), ...fresh];
+  };
+  if (Array.isArray(found)) return both(before, found);
   const names = new Set([...Object.keys(before), ...Object.keys(found)]);
-  return Object.fromEntries([...names].map((name) => [name, joinedChanges(before[name] ?? [], found[name] ?? [], begin)]));
+  return Object.fromEntries([...names].map((name) => [name, both(before[name] ?? [], found[name] ?? [])]));
 }
 
-function joinedChanges(before, found, begin) {
-  const old = before.filter((change) => change.t < begin - 0.5);
-  if (old.length && old.at(-1).state !== "unknown") old.push({ t: begin - 0.5, state: "unknown", reason: null });
-  return [...old, ...found.map((change) => ({ ...change, t: Math.max(change.t, begin) }))];
-}
-
-/** Of a model, or of the daemon (null). `turn`: fetched again when it changes. */
+/** Of a model, or of the daemon (null). `turn`: fetched again soon after it has changed. */
 export function useHistory(name, span, turn) {
   const path = `${name === null ? "" : `models/${named(name)}/`}history?span=${span}`;
   const load = async (signal) => {
+    if (store.status.state === "retrying") throw new Error("the daemon does not answer");  // nor is it known whether it is another one
+    const { lives } = store.picture;
     const found = await look(path, { signal });
     const before = kept.get(path);
-    const { lives } = store.picture;
     const whole = joined(before?.whole, found, before !== undefined && before.lives !== lives);
     if (kept.size > 40) kept.clear();
     kept.set(path, { whole, lives });
     return { path, whole };
   };
-  const { value, error } = useFetched(load, [path, turn, store.picture.lives, store.key], SPANS[span].pace);
+  const { value, error } = useFetched(load, [path, store.picture.lives, store.key], SPANS[span].pace, `${turn} ${store.status.state === "live"}`);
   return { history: value?.path === path ? value.whole : kept.get(path)?.whole ?? null, error };
 }

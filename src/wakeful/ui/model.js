@@ -138,7 +138,7 @@ function Cost({ cost, most }) {
 }
 
 function Explain({ name, turn }) {
-  const { value, error } = useFetched((signal) => look(`models/${named(name)}/explain?wake=1`, { signal }), [name, turn, store.key], 10);
+  const { value, error } = useFetched((signal) => look(`models/${named(name)}/explain?wake=1`, { signal }), [name, store.key], 10, turn);
   if (!value) return html`<p class="muted">${error ? error.message : "Asking …"}</p>`;
   return html`<div class="explain" data-test="explain"><p>${value.text.split("\n")[0]}</p>
     <dl class="facts">${value.lines.map((line) => html`<div><dt>${line.label}</dt><dd>${line.text}</dd></div>`)}</dl></div>
@@ -163,7 +163,7 @@ export function ModelPage({ name }) {
   const { models, events } = shown();
   const live = models.get(name) ?? [...models.values()].find((model) => model.name === name);
   const turn = events.filter((event) => event.model === live?.key).at(-1)?.seq ?? 0;
-  const { value: detail, error } = useFetched((signal) => look(`models/${named(name)}`, { signal }), [name, turn, store.key, store.picture.lives], 3);
+  const { value: detail, error } = useFetched((signal) => look(`models/${named(name)}`, { signal }), [name, store.key, store.picture.lives], 3, turn);
   const { history } = useHistory(name, span, turn);
   if (!live) return html`<p class="blank">No model is called <b>${name}</b> here. <a href="#/">To the overview</a></p>`;
   const waiting = html`<p class="muted">${error ? error.message : "Reading …"}</p>`;

@@ -59,11 +59,13 @@ let feed = null;
 let port = null;
 
 function take(message) {
+  let hidden = false;
   if (message.picture) {
     const mine = store.picture;
     store.picture = message.picture.daemon ? { ...message.picture, lives: Math.max(mine.lives, message.picture.lives) } : mine;
     if (message.picture.daemon) void catchUp();
   } else if (message.frame) {
+    hidden = document.hidden;
     const before = store.picture;
     store.picture = apply(before, message.frame, message.now);
     if (message.frame.kind === "tick") spark(before, store.picture);
@@ -77,8 +79,10 @@ function take(message) {
     port?.postMessage({ join: store.key });
     return;
   }
-  changed();
+  if (!hidden) changed();
 }
+
+addEventListener("visibilitychange", () => document.hidden || changed(), true);
 
 /** A picture has no events: ask for those that were missed. */
 async function catchUp() {
