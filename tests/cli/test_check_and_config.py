@@ -114,3 +114,12 @@ def test_the_schema_has_every_key() -> None:
     for table in TABLES.values():
         for key in table.model_fields:
             assert f'"{key}": ' in text
+
+
+def test_an_empty_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "none.onnx").touch()
+    done = wakeful("check", "--models-dir", str(tmp_path))
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"warning[empty-file]: {tmp_path}/none.onnx is empty, so that none cannot be loaded\n")
+    problems = json.loads(wakeful("check", "--models-dir", str(tmp_path), "--json").stdout)["data"]["problems"]
+    assert [one["code"] for one in problems] == ["empty-file"]

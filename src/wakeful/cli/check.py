@@ -26,6 +26,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--format", choices=FORMATS, default="text", help="text (default), json, or github for annotations of a pull request")
     parser.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     add_options(parser, config=False)
+    parser.epilog = f"Models' files are not opened: what is wrong inside one is said when the model is asked for. {parser.epilog}"
 
 
 def run(arguments: Namespace) -> int:
@@ -40,8 +41,14 @@ def run(arguments: Namespace) -> int:
             print(render(settings.warnings), file=sys.stderr)
         print(effective(settings), end="")
         return DONE
-    _tell(arguments.format, settings.warnings, settings)
+    _tell(arguments.format, [*settings.warnings, *_empty(settings)], settings)
     return DONE
+
+
+def _empty(settings: Settings) -> Iterator[Problem]:
+    for model in settings.models:
+        if model.path.is_file() and not model.path.stat().st_size:
+            yield Problem("empty-file", f"{model.path} is empty, so that {model.key} cannot be loaded", severity="warning")
 
 
 def _tell(form: str, problems: Iterable[Problem], settings: Settings | None) -> None:
