@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from tests.cli.golden_files import assert_golden
@@ -11,6 +12,8 @@ from tests.cli.test_bench import bench, open_inference, url
 from tests.daemon import running
 from tests.loadgen.stage import reply, serving
 from tests.loadgen.steps import SWEEP, step
+from tools.forms.schema import closed
+from tools.forms.verbs import VERBS, envelope
 from wakeful.cli import bench_own, bench_sweep
 from wakeful.cli.bench_chart import chart
 from wakeful.cli.bench_page import HEAD
@@ -123,7 +126,9 @@ def test_a_sweep_of_a_daemon(tmp_path: Path) -> None:
         pictures = "--plot", str(tmp_path / "a.html"), "--json", str(tmp_path / "a.json")
         # whether a busy machine keeps up with anything is not what is tested
         out, err = bench(daemon.url, "demo-model", *SHORT, "--connections", "4", *pictures, status=None)
-    told = json.loads((tmp_path / "a.json").read_text("utf-8"))["data"]
+    written = json.loads((tmp_path / "a.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator(closed(envelope("bench", VERBS["bench"]))).validate(written)
+    told = written["data"]
     assert 1 <= len(told["steps"]) <= MOST_STEPS
     assert told["steps"][0]["rate"] == 20
     assert told["steps"][0]["own"]["memory"] > 0

@@ -53,18 +53,40 @@ _COPY: Fields = {
 }
 
 _MS = maybe({"type": "number", "minimum": 0, "x-unit": "ms"})
-_RUN: Fields = {
-    "title": (TEXT, "in words"), "url": (TEXT, "of the server"), "command": (many(TEXT), "arguments of the program"),
+_MSS = (by_name(_MS), "p50, p90, p95, p99, and max or p99.9; null without answers")
+_HISTOGRAM = (many(inline({"below_ms": (NUMBER, "upper bound"), "count": (COUNT, "of answers")})), "of latencies")
+_FIGURES: Fields = {
     "requests": (COUNT, "that were due"), "ok": (COUNT, "that were answered well"), "requests_per_second": (RATE, "answered well"),
-    "rows_per_second": (RATE, "likewise"), "latency_ms": (by_name(_MS), "p50, p90, p95, p99, max"),
+    "rows_per_second": (RATE, "likewise"), "latency_ms": _MSS,
     "errors": (many(inline({"status": (COUNT, "0: no answer"), "count": (COUNT, ""), "first": (TEXT, "text of the first one")})), "by status"),
-    "seconds": (SECONDS, "that were measured"),
-    "histogram": (many(inline({"below_ms": (NUMBER, "upper bound"), "count": (COUNT, "of answers")})), "of latencies"),
+}
+_OWN: Fields = {
+    "rows": (maybe(NUMBER), "of a run, on average"), "queue": (maybe(SECONDS), "in the queue, on average"),
+    "run": (maybe(SECONDS), "of a run, on average"), "memory": (BYTES, "that the models held after it"),
+}
+_STEP: Fields = {
+    "rate": (RATE, "that was to be made"), "due_per_second": (RATE, "that chance made of it"), "done_per_second": (RATE, "answered well meanwhile"),
+    "rows_per_second": (RATE, "likewise"), "requests": (COUNT, "that were due"), "failed": (COUNT, "of these"),
+    "kept": (FLAG, "whether the server kept up"), "generator_busy": (NUMBER, "share of a core that the generator used"), "latency_ms": _MSS,
+    "spread": (maybe(NUMBER), "how far a third is from the mean of all three, as a share"),
+    "own": (maybe(inline(_OWN)), "what a Wakeful says itself"), "histogram": _HISTOGRAM,
+}
+_RUN: Fields = {
+    "title": (TEXT, "in words"), "url": (TEXT, "of the server"), "command": (many(TEXT), "arguments of the program"), **_FIGURES,
+    "seconds": (SECONDS, "that were measured"), "interrupted": (FLAG, "by Ctrl-C"), "under_way": (COUNT, "calls, when it was interrupted"),
+    "generator": (inline({
+        "busy": (NUMBER, "share of a core that it used"), "cpu_seconds": (SECONDS, ""), "lag_p99_ms": (_MS, "how late it sent"),
+    }), "wakeful bench itself"),
+    "histogram": _HISTOGRAM,
     "over_time": (many(inline({
         "begin": (NUMBER, "seconds from the beginning"), "seconds": (SECONDS, "how long"), "answers": (COUNT, ""), "failures": (COUNT, ""),
         "p50_ms": (_MS, ""), "p99_ms": (_MS, ""),
     })), "in slices"),
+    "models": (by_name(inline(_FIGURES)), "of each, where there are several"),
     "asserts": (many(inline({"assert": (TEXT, "bound"), "value": (maybe(NUMBER), "that was found"), "holds": (FLAG, "")})), "with --assert"),
+    "about": (TEXT, "with --sweep: how it was measured"), "steps": (many(inline(_STEP)), "with --sweep: in the order in which they were tried"),
+    "knee": (maybe(RATE), "with --sweep: the highest rate that was kept up"), "stable": (FLAG, "with --sweep: whether the knee can be believed"),
+    "conclusion": (many(TEXT), "with --sweep: that in words"),
 }
 
 VERBS: dict[str, Schema] = {
@@ -93,7 +115,7 @@ VERBS: dict[str, Schema] = {
     }),
     "config": table("settings", "The settings that count.", {"files": (many(TEXT), "that were read"), "settings": (many(SETTING), "")}),
     "doctor": table("checks", "Whether this machine can do it.", {"checks": (many(CHECK), "")}),
-    "bench": table("run", "What came of a load; of some loads there is more.", _RUN, optional=list(_RUN)),
+    "bench": table("run", "What came of a load; each load has some of these.", _RUN, optional=list(_RUN)),
     "prepare": table("copies", "What came of each model's copy.", {
         "models": (many(inline(_COPY, optional=[name for name in _COPY if name not in ("model", "result")])), "one after the other"),
     }),
