@@ -226,6 +226,18 @@ def test_following_goes_on_after_a_restart(tmp_path: Path) -> None:
             assert " ready " in process.stdout.readline()
 
 
+def test_following_goes_on_after_a_restart_that_it_slept_through(tmp_path: Path) -> None:
+    place = ("--host", own_address(), "--port", "18080")
+    with running(tmp_path, "--demo", "--no-grpc", *place) as daemon, following(daemon, "--kind", "ready") as process:
+        assert process.stdout is not None
+        assert " ready " in process.stdout.readline()
+        process.send_signal(signal.SIGSTOP)
+        daemon.stop()
+        with running(tmp_path, "--demo", "--no-grpc", *place):
+            process.send_signal(signal.SIGCONT)
+            assert " ready " in process.stdout.readline()
+
+
 def test_a_reader_that_has_seen_enough(daemon: Daemon) -> None:
     command = f"{sys.executable} -m wakeful events --url {daemon.url} | head -n 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=60, env=os.environ | UTF8)

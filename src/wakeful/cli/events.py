@@ -17,6 +17,9 @@ from wakeful.cli.status import NOT_REACHABLE, UNAVAILABLE
 POLL_SECONDS = 0.3
 WIDEST = 32
 """Columns that a name may widen the column of names to."""
+MOST = 1000
+"""Events of an answer."""
+Event = dict[str, Any]
 AWAY = (NOT_REACHABLE, UNAVAILABLE)
 
 
@@ -63,22 +66,31 @@ def follow(client: Client, output: Output, answer: dict[str, Any], wanted: dict[
 
 
 def _coming(client: Client, output: Output, answer: dict[str, Any], wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    last, latest, away = 0, 0.0, False
+    seen: Event | None = None
+    latest, away = 0.0, False
     while True:
         for event in answer["events"]:
-            last, latest = max(last, event["seq"]), max(latest, event["time"])
-            yield event
+            if event != seen:
+                seen, latest = event, max(latest, event["time"])
+                yield event
         time.sleep(POLL_SECONDS)
-        known = {"after": last} if last else {"since": latest + 0.001} if latest else {}
+        known = {"after": seen["seq"] - 1} if seen else {"since": latest + 0.001} if latest else {}
         try:
-            answer = client.get(f"{PREFIX}/events", limit=1000, **(wanted | known))
+            answer = client.get(f"{PREFIX}/events", limit=MOST, **(wanted | known))
         except Failure as failure:
             if failure.exit not in AWAY:
                 raise
             if not away:
                 output.note(f"{failure.message}; waiting for it")
-            away, last, answer = True, 0, {"events": []}  # another daemon counts from 1 again
+            away, seen, answer = True, None, {"events": []}  # another daemon counts from 1 again
             continue
         if away:
             away = False
             output.note("it is back")
+        elif seen and not _goes_on(answer, seen):
+            seen, answer = None, {"events": []}
+
+
+def _goes_on(answer: dict[str, Any], seen: Event) -> bool:
+    """Is it still the daemon of the event that was seen last? Whoever was suspended meanwhile does not notice that it was away."""
+    return seen in answer["events"] or answer["first"] > seen["seq"] or len(answer["events"]) == MOST
