@@ -17,14 +17,14 @@ from wakeful.models.preparing import Opened
 from wakeful.runtime.messages import Compared
 
 WIDTH = 512
-LINE = re.compile(r"heavy +load .+ → .+, private .+ → .+iB, outputs equal \(max \S+\), 16 MiB")
+LINE = re.compile(r"heavy +load .+ → .+, private .+ → .+iB, outputs equal \(max \S+\), 64 MiB")
 
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     directory = tmp_path / "models"
     directory.mkdir()
-    onnx_models.heavy(directory / "heavy.onnx", 8)
+    onnx_models.heavy(directory / "heavy.onnx", 32)
     onnx_models.ident(directory / "small.onnx")
     return directory
 
