@@ -33,10 +33,7 @@ def run(arguments: Namespace) -> int:
 
 def page(answer: Mapping[str, Any], looks: Looks) -> Iterator[str]:
     """The first line as it is, then each line of the account behind its label."""
-    said = {printable(line["text"]) for line in answer["lines"]}
-    first = printable(answer["text"].splitlines()[0]) if answer["text"] else ""
-    if first and not any(first.endswith(text) for text in said):
-        yield from _wrapped("", first, looks)
+    yield from _wrapped("", printable(answer["text"].partition("\n")[0]), looks)
     for line in answer["lines"]:
         yield from _wrapped(f"{printable(line['label']):<{INDENT - 1}} ", printable(line["text"]), looks)
     if answer["plan"] is not None:
