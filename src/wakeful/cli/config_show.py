@@ -1,7 +1,6 @@
 """`wakeful config show`: the settings that count, each with the line, the variable or the option that says so."""
 
 import difflib
-import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,11 +35,7 @@ def run(arguments: Namespace) -> int:
         settings = load(options_of(arguments))
         return _tell(output, arguments, list(map(str, settings.files)), found(settings, arguments.key), found(settings, None))
     except ConfigError as error:
-        if not output.json:
-            print(error, file=sys.stderr)
-        else:
-            output.fail(Failure("invalid_input", str(error), WRONG_USE, "wakeful check --json has each of them with its place"))
-        return WRONG_USE
+        return output.fail_configuration(error)
     except Failure as failure:
         output.fail(failure)
         return failure.exit

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from wakeful.cli.client import Client, Failure, client_of
 from wakeful.cli.looks import Choice, Looks, printable, speaks_unicode, wants_colour
-from wakeful.cli.parser import Parser
+from wakeful.cli.parser import WRONG_USE, Parser
 
 FORMAT = 1
 
@@ -48,6 +48,14 @@ class Output:
         print(f"{self.asides.paint('error', 'error')}: {printable(failure.message)}", file=sys.stderr)
         if failure.hint:
             print(f"  hint: {printable(failure.hint)}", file=sys.stderr)
+
+    def fail_configuration(self, error: Exception) -> int:
+        """Mistakes in a configuration, as it tells them itself. Returns the exit status."""
+        if self.json:
+            self.fail(Failure("invalid_input", str(error), WRONG_USE, "wakeful check --json has each of them with its place"))
+        else:
+            print(error, file=sys.stderr)
+        return WRONG_USE
 
     def _write(self, text: str) -> None:
         if text:

@@ -2,7 +2,6 @@
 
 import asyncio
 import difflib
-import sys
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -64,11 +63,7 @@ def run(arguments: Namespace) -> int:
         output.fail(failure)
         return failure.exit
     except ConfigError as error:
-        if not output.json:
-            print(error, file=sys.stderr)
-        else:
-            output.fail(Failure("invalid_input", str(error), WRONG_USE, "wakeful check --json has each of them with its place"))
-        return WRONG_USE
+        return output.fail_configuration(error)
     told = asyncio.run(_work(settings, wanted, arguments, output))
     if output.json:
         output.result("prepare", {"models": [one.data for one in told]}, lambda _: ())
