@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.loadgen.steps import SWEEP
-from wakeful.loadgen import pictures
+from wakeful.loadgen import pictures, plot
 from wakeful.loadgen.results import Results
 from wakeful.loadgen.sweep import Step
 
@@ -71,3 +71,9 @@ def test_a_page_holds_the_picture_and_the_figures(tmp_path: Path) -> None:
         assert foreign not in page
     pictures.run(results(300), "m", tmp_path / "b.html")
     assert "answers/s" in (tmp_path / "b.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("steps", [SWEEP, SWEEP[3:4], []])
+def test_a_sweep_as_png(steps: list[Step], tmp_path: Path) -> None:
+    plot.sweep(steps, "m", tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
