@@ -32,14 +32,15 @@ def sweep(steps: Sequence[Step], title: str, path: Path) -> None:
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     axes = figure.subplots()
     figure.suptitle(title)
-    shown = sorted(steps, key=lambda step: step.rate)
+    shown = sorted((step for step in steps if step.facts.done > 0 and step.facts.percentile(50) > 0), key=lambda step: step.rate)
+    done = [step.facts.done for step in shown]
     for percent, colour in ((50, BLUE), (99, RED)):
-        points = [(step.facts.done, step.facts.percentile(percent)) for step in shown]
-        axes.plot(*zip(*points, strict=True), color=colour, label=f"p{percent}", marker="o")
+        axes.plot(done, [step.facts.percentile(percent) for step in shown], color=colour, label=f"p{percent}", marker="o")
     if (best := knee(steps)) is not None:
         axes.axvline(best.facts.done, color=GREY, linestyle="--")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    if shown:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
     axes.set_xlabel("answers/s")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: show_seconds(value)))
     axes.legend()
