@@ -25,7 +25,7 @@ from wakeful.telemetry.units import counted, show_seconds
 CUT = 1
 """Exit status after requests had to be cut off."""
 LONGEST_COMMAND = 120
-ANSWER_SECONDS = 2.0
+ANSWER_SECONDS = 5.0
 """For whoever holds the port to say who it is."""
 
 
