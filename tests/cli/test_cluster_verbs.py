@@ -159,7 +159,9 @@ def test_help_and_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
     assert "wakeful cluster explain" in capsys.readouterr().out
     assert main(["cluster"], 0.0) == 2
     assert main(["cluster", "modles"], 0.0) == 2
-    assert "error: wakeful cluster has no verb modles\n  hint: there are " in capsys.readouterr().err
+    assert "error: wakeful cluster has no verb modles\n  hint: did you mean models?\n" in capsys.readouterr().err
+    assert main(["cluster", "xyzzy"], 0.0) == 2
+    assert "error: wakeful cluster has no verb xyzzy\n  hint: there are " in capsys.readouterr().err
 
 
 def test_no_cluster_is_told(capsys: pytest.CaptureFixture[str]) -> None:
