@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.servers import until
+from bench.servers import READY, until
 from wakeful.clock import monotonic
 from wakeful.config.load import Options, load
 from wakeful.config.settings import ModelSettings
@@ -179,15 +179,16 @@ def measure_streams(rounds: int, seconds: float, *, silent: bool) -> None:
         [sys.executable, "-m", "wakeful", "serve", "--demo", "--port", "0", "--no-grpc", "--cache-dir", scratch],
         stdout=(log := Path(scratch, "log").open("wb")), stderr=subprocess.STDOUT,
     ) as daemon:
-        until(lambda: b"Ctrl-C stops" in Path(scratch, "log").read_bytes(), "the daemon is ready")
-        url = Path(scratch, "log").read_text().partition("  http://")[2].split()[0]
-        host, _, port = url.rpartition(":")
-        _load(f"http://{url}", 2.0)
+        until(lambda: READY.search(Path(scratch, "log").read_bytes()) is not None, "the daemon is ready")
+        ready = READY.search(Path(scratch, "log").read_bytes())
+        assert ready
+        host, port = ready[1].decode(), ready[2].decode()
+        _load(f"http://{host}:{port}", 2.0)
         for number in range(rounds):
             found = {}
             for streams in (0, READERS) if number % 2 else (READERS, 0):
                 with following((host, int(port)), streams, silent=silent):
-                    found[streams] = _load(f"http://{url}", seconds)
+                    found[streams] = _load(f"http://{host}:{port}", seconds)
             ratios.append((found[READERS][0] / found[0][0], found[READERS][1] / found[0][1]))
             words = (f"{what} {found[key][0]:7.0f}/s p99 {1e3 * found[key][1]:6.2f} ms" for what, key in (("without", 0), ("with", READERS)))
             print("   ".join(words), flush=True)
