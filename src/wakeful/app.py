@@ -44,7 +44,7 @@ from wakeful.telemetry.events import Events
 from wakeful.telemetry.logs import Log, capture_logging
 from wakeful.telemetry.metrics import Metrics
 from wakeful.telemetry.service import Service
-from wakeful.telemetry.units import show_seconds
+from wakeful.telemetry.units import counted, show_seconds
 
 if TYPE_CHECKING:
     from wakeful.cluster.agent.agent import Agent
@@ -212,7 +212,7 @@ class App:
         url, took = self.watch.url, show_seconds(monotonic() - self._started)
         where = url if grpc_port is None else f"{url}, gRPC on port {grpc_port}"
         self.events.emit(
-            "ready", "", f"{where}; {count} model{'' if count == 1 else 's'}, in {took}; Ctrl-C stops", port=http.getsockname()[1],
+            "ready", "", f"{where}; {counted(count, 'model')}, in {took}; Ctrl-C stops", port=http.getsockname()[1],
             grpc_port=grpc_port, grpc_library=self.doors.grpc_library, models=count, cores=self.cores, budget=self.supervisor.budget,
         )
 
@@ -301,7 +301,7 @@ class App:
                 log.exception("the new configuration could not be applied to all models and streams")
             self.service.ready()
             count = len(self.registry)
-            self.events.emit("config", "", f"the configuration was applied: {count} model{'' if count == 1 else 's'}", models=count, code="reloaded")
+            self.events.emit("config", "", f"the configuration was applied: {counted(count, 'model')}", models=count, code="reloaded")
 
     async def _reload(self) -> None:
         """SIGHUP: go over to the configuration as it is now, if it is right. What only a start can change is told, and stays."""

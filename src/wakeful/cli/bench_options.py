@@ -14,6 +14,7 @@ from wakeful.cli.client import DEFAULT_URL, URL_VARIABLE
 from wakeful.cli.output import seconds_of
 from wakeful.cli.parser import WRONG_USE, Parser
 from wakeful.loadgen import arrivals
+from wakeful.telemetry.units import counted
 
 DURATION = 10.0
 WARMUP = 1.0
@@ -137,7 +138,7 @@ def load_of(arguments: Namespace) -> Load | Sweep:
     seconds = arguments.duration or DURATION
     if not kind:
         connections = arguments.connections or CALLERS
-        return Load(f"{connections} connection{'' if connections == 1 else 's'} for {seconds:g} s", connections, warmup, seconds, None)
+        return Load(f"{counted(connections, 'connection')} for {seconds:g} s", connections, warmup, seconds, None)
     connections, seed = arguments.connections or MOST_CONNECTIONS, arguments.seed
     if (arguments.rate or max((arguments.bursts or (0.0,))[:2])) * (warmup + seconds) > MOST_CALLS:
         raise WrongUse(f"more than {MOST_CALLS:,} calls", ("hint", "a lower rate, or a shorter --duration"))

@@ -11,6 +11,7 @@ from wakeful.config.layouts import Found, models_in
 from wakeful.config.problems import Problem
 from wakeful.config.reference import shown_default
 from wakeful.config.schema import BudgetTable, ModelTable
+from wakeful.telemetry.units import counted
 
 FILES = ("models.toml", "models.json")
 BOUNDS = ("memory_limit", "max_loaded_models")
@@ -61,7 +62,7 @@ def run(arguments: Namespace) -> int:
         return NO
     names = f" ({', '.join(model.id for model in found)})" if found else ""
     more = f", {len(skipped)} skipped" if skipped else ""
-    print(f"{directory / FILES[0]} written: {len(found)} model{'' if len(found) == 1 else 's'} found{names}{more}")
+    print(f"{directory / FILES[0]} written: {counted(len(found), 'model')} found{names}{more}")
     for problem in skipped:
         print(f"  {problem.message}")
     print(f"next: wakeful serve --models-dir {directory}", file=sys.stderr)

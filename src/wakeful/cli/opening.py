@@ -19,7 +19,7 @@ from wakeful.config.models import DEMO_DIR
 from wakeful.config.settings import MemorySettings, ModelSettings, Settings
 from wakeful.frontends.http.server import url_of
 from wakeful.memory.budget import DEFAULT_SHARE, Memory, cpu_quota, read_memory
-from wakeful.telemetry.units import show_bytes
+from wakeful.telemetry.units import counted, show_bytes
 
 WIDTH = 80
 LABEL = 11
@@ -92,7 +92,7 @@ def _short(path: Path) -> str:
 def cores_text(cores: int) -> str:
     quota, there = cpu_quota(), os.cpu_count() or cores
     reason = f" (the quota is {quota:g}, the machine has {there})" if quota is not None and quota < there else ""
-    return f"{cores} core{'' if cores == 1 else 's'}" + (reason or (f" (of the machine's {there})" if there > cores else ""))
+    return counted(cores, "core") + (reason or (f" (of the machine's {there})" if there > cores else ""))
 
 
 def budget_text(settings: MemorySettings, budget: int, machine: Memory) -> str:

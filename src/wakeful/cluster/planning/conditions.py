@@ -41,7 +41,3 @@ def time_text(seconds: float) -> str:
 def seconds_of(text: str) -> float:
     """Raises ValueError for what is no time."""
     return datetime.fromisoformat(text).timestamp()
-
-
-def counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

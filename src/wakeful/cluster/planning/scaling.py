@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from wakeful.cluster.planning.conditions import counted
 from wakeful.cluster.planning.counts import Hold, Step, as_written, effective_target, floor_of, owner_of, why_not_ours
 from wakeful.cluster.planning.effects import Effect, Mark, Note, SetTarget
 from wakeful.cluster.planning.thresholds import limits_of
 from wakeful.cluster.planning.world import Bounds, ModelEntry, Owner, ScaleLimits, Scaling, State, World
+from wakeful.telemetry.units import counted
 
 AIM = 0.6
 """Share of the threshold that the lag of each copy should have after a step up."""

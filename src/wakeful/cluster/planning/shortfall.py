@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-from wakeful.cluster.planning.conditions import counted
 from wakeful.cluster.planning.ledger import footprint
 from wakeful.cluster.planning.placement import capabilities_of
 from wakeful.cluster.planning.world import ModelEntry, Short, World
-from wakeful.telemetry.units import show_bytes
+from wakeful.telemetry.units import counted, show_bytes
 
 MOST = 8
 """Names that are listed at most."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from wakeful.cluster.planning.conditions import Condition, counted, time_text, written
+from wakeful.cluster.planning.conditions import Condition, time_text, written
 from wakeful.cluster.planning.counts import effective_target, floor_of, is_off, left_over, owner_of
 from wakeful.cluster.planning.revisions import fallback, source_of, to_load
 from wakeful.cluster.planning.shortfall import shortfall_text
@@ -23,6 +23,7 @@ from wakeful.cluster.planning.world import (
     State,
     World,
 )
+from wakeful.telemetry.units import counted
 
 MODEL_LABEL, SERVER_LABEL = "wakeful.dev/model", "wakeful.dev/server"
 """No pod carries the first, on purpose: two autoscalers may not own the same pods."""
