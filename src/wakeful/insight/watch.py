@@ -119,7 +119,7 @@ class Watch:
                 await asyncio.sleep(0)
             model = self.engine.registry.by_key(key)
             mine = NOTHING if model is None else _levels(model)
-            if model is not None and (model.group.replicas or mine != NOTHING):
+            if mine != NOTHING:
                 levels = Levels(*(one + other for one, other in zip(levels, mine, strict=True)))
             if model is not None:
                 track.changed(now, _coarse(views.state_of(model)))
